@@ -59,7 +59,7 @@ pub use log::{ANY_FAILURE, LEAST_SECRET, LogConfig, REACH, RawBodies};
 pub use platform::{
     Algorithm, BodyFormat, Code, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
     MAX_STRATEGIES, PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode,
-    StrategiesAs, TimestampUnit, VerdictsConfig, Vocabulary,
+    TimestampUnit, VerdictsConfig, Vocabulary,
 };
 pub use rules::{AudienceConfig, CapConfig, IdsConfig, StrategyConfig};
 pub use server::ServerConfig;

@@ -21,7 +21,7 @@ use crate::strategy::{Attribute, Tag, ValueKey};
 
 pub use custom::{
     Algorithm, BodyFormat, Code, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
-    SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
+    SignatureConfig, SignatureMode, TimestampUnit, VerdictsConfig,
 };
 
 /// Largest number of strategy ids of a platform.
@@ -417,11 +417,7 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
         request.check(d, &format!("{table}.request"));
     }
     if let Some(response) = &mut platform.response {
-        response.check(
-            d,
-            &format!("{table}.response"),
-            body != Some(BodyFormat::Protobuf),
-        );
+        response.check(d, &format!("{table}.response"));
     }
     let caid = format!("{table}.request.caid_separator");
     if platform

@@ -97,10 +97,7 @@ impl Protocol<'_> {
         let response = self.platform.response.as_ref();
         let verdicts = response.and_then(|response| response.verdicts.as_ref());
         !self.kind.is_mapped
-            || verdicts.is_some_and(|verdicts| {
-                verdicts.tag.is_some() && bucket.tag.is_some()
-                    || verdicts.tag_number.is_some() && bucket.tag_number.is_some()
-            })
+            || verdicts.is_some_and(|verdicts| verdicts.tag.is_some() && bucket.tag.is_some())
     }
 }
 
@@ -175,6 +172,6 @@ fn of_experiment(
         .filter(|_| !platforms.is_empty())?;
     let (name, bucket) = (&experiment.name, &lost.name);
     Some(format!(
-        "no platform of {name} takes the tag of {bucket}: map tag or tag_number"
+        "no platform of {name} takes the tag of {bucket}: map tag"
     ))
 }

@@ -17,7 +17,7 @@ mod signature;
 use serde::{Deserialize, Serialize};
 
 pub use request::{IdListConfig, RequestConfig};
-pub use response::{Code, CodeConfig, ResponseConfig, StrategiesAs, VerdictsConfig};
+pub use response::{Code, CodeConfig, ResponseConfig, VerdictsConfig};
 pub use signature::{Algorithm, HexCase, SignatureConfig, SignatureMode, TimestampUnit};
 
 /// Format of the bodies.

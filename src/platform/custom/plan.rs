@@ -115,7 +115,6 @@ pub struct RequestPlan {
     pub(super) absent: Vec<Value<'static>>,
     pub(super) list: Option<IdList>,
     pub(super) strategies_separator: Option<String>,
-    pub(super) ids_separator: Option<String>,
     /// The separator of a CAID and its version.
     pub(super) caid_separator: Option<String>,
     pub(super) request_id: Option<usize>,
@@ -222,7 +221,6 @@ impl<'a> Planner<'a> {
             absent: Vec::new(),
             list: None,
             strategies_separator: mapping.strategies_separator.clone(),
-            ids_separator: mapping.ids_separator.clone(),
             caid_separator: mapping.caid_separator.clone(),
             request_id: None,
             ping: None,

@@ -91,7 +91,7 @@ impl<'r, 'a> Reading<'r, 'a> {
         match &plan.roles[slot] {
             Role::Single | Role::Type => {}
             Role::Asked => return self.request(value),
-            Role::Id { field, path } => self.add_ids(path, *field, value),
+            Role::Id { field, path } => self.add_id(path, *field, value),
             Role::Listed => {
                 if let Some(list) = &plan.list {
                     let (mut kind_digits, mut secure_digits) = (Digits::new(), Digits::new());
@@ -99,7 +99,7 @@ impl<'r, 'a> Reading<'r, 'a> {
                     let secure = self.value(list.secure).text(&mut secure_digits);
                     let path = &*list.path;
                     if let Some(field) = list.field(kind, secure) {
-                        self.add_ids(path, field, value);
+                        self.add_id(path, field, value);
                     } else {
                         let kind = self.values[list.kind].clone();
                         let secure = self.value(list.secure).clone();
@@ -111,18 +111,14 @@ impl<'r, 'a> Reading<'r, 'a> {
         Ok(())
     }
 
-    /// Adds an id, or several with separators between them.
-    #[inline]
-    fn add_ids(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
-        if self.plan.ids_separator.is_none() && self.plan.caid_separator.is_none() {
-            self.add_id(path, field, value);
-        } else {
-            self.add_separated_ids(path, field, value);
-        }
-    }
-
+    /// Adds an id; a CAID without its version.
     #[inline]
     fn add_id(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
+        let value = match &self.plan.caid_separator {
+            Some(separator) if field.id_kind() == IdKind::Caid => caid_of(value, separator),
+            _ => value,
+        };
+
         self.read.add_id(Id {
             path,
             field,
@@ -132,34 +128,26 @@ impl<'r, 'a> Reading<'r, 'a> {
         });
     }
 
-    #[inline(never)]
-    fn add_separated_ids(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
-        let plan = self.plan;
-        let separator = plan.caid_separator.as_deref();
-        let separator = separator.filter(|_| field.id_kind() == IdKind::Caid);
-        let added = each_part(plan.ids_separator.as_deref(), value, |part| {
-            let value = match (separator, part) {
-                (None, part) => part,
-                (Some(separator), Value::Bytes(text)) => {
-                    Value::Bytes(without_version(text, separator.as_bytes()))
-                }
-                (Some(separator), Value::Owned(text)) => {
-                    Value::Owned(without_version(&text, separator.as_bytes()).into())
-                }
-                (Some(_), part) => part,
-            };
-            self.add_id(path, field, value);
-            Ok(())
-        });
-        added.expect("each id is added");
-    }
-
     /// Adds a requested strategy, or several with separators between them.
     fn request(&mut self, value: Value<'a>) -> Result<(), Malformed> {
-        let plan = self.plan;
-        each_part(plan.strategies_separator.as_deref(), value, |part| {
-            self.request_one(part)
-        })
+        let Some(separator) = self.plan.strategies_separator.as_deref() else {
+            return self.request_one(value);
+        };
+
+        match value {
+            Value::Bytes(text) => {
+                for part in split(text, separator.as_bytes()) {
+                    self.request_one(Value::Bytes(part))?;
+                }
+            }
+            Value::Owned(text) => {
+                for part in split(&text, separator.as_bytes()) {
+                    self.request_one(Value::Owned(part.into()))?;
+                }
+            }
+            number => self.request_one(number)?,
+        }
+        Ok(())
     }
 
     fn request_one(&mut self, value: Value<'a>) -> Result<(), Malformed> {
@@ -186,20 +174,12 @@ impl<'r, 'a> Reading<'r, 'a> {
     }
 }
 
-/// Passes the parts of a text between separators to `each`; a value without separator as a whole.
-fn each_part<'a>(
-    separator: Option<&str>,
-    value: Value<'a>,
-    mut each: impl FnMut(Value<'a>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
-    match (separator, value) {
-        (Some(separator), Value::Bytes(text)) => {
-            split(text, separator.as_bytes()).try_for_each(|part| each(Value::Bytes(part)))
-        }
-        (Some(separator), Value::Owned(text)) => {
-            split(&text, separator.as_bytes()).try_for_each(|part| each(Value::Owned(part.into())))
-        }
-        (_, value) => each(value),
+/// A value without a CAID's version.
+fn caid_of<'a>(value: Value<'a>, separator: &str) -> Value<'a> {
+    match value {
+        Value::Bytes(text) => Value::Bytes(without_version(text, separator.as_bytes())),
+        Value::Owned(text) => Value::Owned(without_version(&text, separator.as_bytes()).into()),
+        number => number,
     }
 }
 

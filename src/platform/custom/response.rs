@@ -10,9 +10,8 @@ use prost_reflect::MessageDescriptor;
 use super::codes::Codes;
 use super::schema::{
     End, PathStep, Scalar, Schema, check_amounts, check_ids, check_number, check_single, resolve,
-    unfit_ids,
 };
-use crate::config::{Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig};
+use crate::config::{Mistake, Named, ResponseConfig, VerdictsConfig};
 use crate::platform::value::Value;
 use crate::strategy::{BidValue, Tag, ValueKey};
 
@@ -57,16 +56,10 @@ pub enum AnswerContent {
     Amount(ValueKey, Scalar),
     /// In a verdict: the text of the bucket's tag.
     Tag(Scalar),
-    /// In a verdict: the number of the bucket's tag.
-    TagNumber(Scalar),
     /// A list of strategies.
     Accepted {
         scalar: Scalar,
         is_packed: bool,
-    },
-    /// Strategies in one string.
-    Joined {
-        separator: String,
     },
     /// The first strategy.
     FirstAccepted(Scalar),
@@ -80,8 +73,6 @@ pub enum AnswerContent {
 pub struct Response {
     pub(super) fields: Vec<AnswerField>,
     pub(super) is_json: bool,
-    /// Whether strategies are numbers in JSON.
-    pub(super) strategies_are_numbers: bool,
     /// Whether it lists the ids that are accepted, each a device of its own.
     pub(super) lists_ids: bool,
 }
@@ -146,15 +137,6 @@ impl Response {
             },
         );
         let Compiler { mut fields, .. } = compiler;
-        let strategies_are_numbers = mapping.strategies_as == Some(StrategiesAs::Number);
-        if strategies_are_numbers && let Some((ids, accepted)) = unfit_ids(JSON_NUMBERS, ids) {
-            let found = format!("has strategies_as = \"number\", which does not fit {ids}");
-            mistakes.push(Mistake {
-                location: mapping.location.clone(),
-                found,
-                accepted,
-            });
-        }
         if let Some(message) = message {
             sort(&mut fields);
             if mapping.is_whole {
@@ -176,14 +158,10 @@ impl Response {
         Self {
             fields,
             is_json,
-            strategies_are_numbers,
             lists_ids,
         }
     }
 }
-
-/// The range of a JSON number.
-const JSON_NUMBERS: (i128, i128) = (i64::MIN as i128, u64::MAX as i128);
 
 fn expresses_no_bid(mapping: &ResponseConfig) -> bool {
     mapping.verdicts.is_some()
@@ -289,18 +267,7 @@ impl Compiler<'_> {
             )?;
             Ok(AnswerContent::Tag(scalar))
         });
-        self.add(
-            entry,
-            mapping.tag_number.as_ref(),
-            End::Value,
-            |schema, named, step| {
-                check_number(named, schema, std::slice::from_ref(step))?;
-                let scalar = step.value();
-                let is_held = |number: &u64| scalar.holds((*number).into());
-                check_tags(named, tags.iter().filter_map(|tag| tag.number), is_held)?;
-                Ok(AnswerContent::TagNumber(scalar))
-            },
-        );
+
         let mut entry = std::mem::replace(&mut self.fields, outer);
         if self.schema.response().is_some() {
             sort(&mut entry);
@@ -322,31 +289,19 @@ impl Compiler<'_> {
         };
         let (step, above) = steps.split_last().expect("a path has at least one name");
         let is_protobuf = self.schema.response().is_some();
-        let content = match &mapping.accepted_separator {
-            Some(_) if step.is_list || step.value() != Scalar::Text => Err(named.mistake(
-                "it is not a single string",
-                "a string for accepted_separator",
-            )),
-            Some(separator) if contains(self.ids, separator) => Err(named.mistake(
-                "a strategy id of this platform contains accepted_separator",
-                "a separator that no id contains",
-            )),
-            Some(separator) => Ok(AnswerContent::Joined {
-                separator: separator.clone(),
-            }),
-            None if is_protobuf && !step.is_list => Err(named.mistake(
-                "it is not repeated",
-                "a list, or a string and accepted_separator",
-            )),
-            None => Ok(AnswerContent::Accepted {
-                scalar: step.value(),
-                is_packed: step.is_packed,
-            }),
+        if is_protobuf && !step.is_list {
+            self.mistakes
+                .push(named.mistake("it is not repeated", "a list"));
+            return;
+        }
+
+        let content = AnswerContent::Accepted {
+            scalar: step.value(),
+            is_packed: step.is_packed,
         };
         let inserted = check_single(named, above)
-            .and(content)
-            .and_then(|content| check_ids(named, step.value(), self.ids).map(|()| content))
-            .and_then(|content| insert(&mut self.fields, named, above, step, content));
+            .and_then(|()| check_ids(named, step.value(), self.ids))
+            .and_then(|()| insert(&mut self.fields, named, above, step, content));
         self.mistakes.extend(inserted.err());
     }
 

@@ -377,7 +377,7 @@ pub fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<(), Mis
 }
 
 /// The strategy ids that are not canonical numbers within a range, and the accepted ones.
-pub fn unfit_ids((least, greatest): (i128, i128), ids: &[&[u8]]) -> Option<(String, String)> {
+fn unfit_ids((least, greatest): (i128, i128), ids: &[&[u8]]) -> Option<(String, String)> {
     let fits = |id: &[u8]| {
         canonical_integer_of(id).is_some_and(|number| (least..=greatest).contains(&number))
     };

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use md5::{Digest, Md5};
-use sha1::Sha1;
 use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq as _};
 
@@ -169,7 +168,6 @@ impl Signature {
         };
         match self.algorithm {
             Algorithm::Md5 => self.is_hex_of(&digest::<Md5>(feed), signature),
-            Algorithm::Sha1 => self.is_hex_of(&digest::<Sha1>(feed), signature),
             Algorithm::Sha256 => self.is_hex_of(&digest::<Sha256>(feed), signature),
             Algorithm::HmacSha256 => {
                 let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose())

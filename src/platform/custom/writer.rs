@@ -49,10 +49,6 @@ impl StrategyAnswer<'_, '_> {
         self.tag?.text.as_deref().map(str::as_bytes)
     }
 
-    fn tag_number(&self) -> Option<u64> {
-        self.tag?.number
-    }
-
     fn amount(&self, key: ValueKey) -> Option<f64> {
         self.value.and_then(|value| value.get(key))
     }
@@ -65,7 +61,7 @@ impl Response {
             64 + 32 * (answer.verdicts.len() + answer.accepted.len()) + 40 * answer.ids.len(),
         );
         if self.is_json {
-            self.object(&self.fields, answer, None, &mut out);
+            json::object(&self.fields, answer, None, &mut out);
         } else {
             protobuf::message(&self.fields, answer, None, &mut out);
         }

@@ -35,9 +35,6 @@ pub struct RequestConfig {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ids: Vec<(IdField, Named)>,
-    /// Separator of ids of one kind in one value.
-    #[serde(deserialize_with = "filled")]
-    pub ids_separator: Option<String>,
     /// Separator of a CAID and its version in one value, in either order. The version, which
     /// consists of digits, is no part of the id.
     #[serde(deserialize_with = "filled")]

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use rtad_config::values::filled;
 use rtad_config::{Document, Location, Named, OneOrMany};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -32,9 +31,6 @@ pub struct ResponseConfig {
     /// Field of the strategies that bid.
     #[serde(deserialize_with = "path")]
     pub accepted: Option<Named>,
-    /// Separator of strategies in one value.
-    #[serde(deserialize_with = "filled")]
-    pub accepted_separator: Option<String>,
     /// Field of the first strategy that bids; left out without one.
     #[serde(deserialize_with = "path")]
     pub first_accepted: Option<Named>,
@@ -46,18 +42,6 @@ pub struct ResponseConfig {
     /// Field of the seconds for which the platform may cache the answer.
     #[serde(deserialize_with = "path")]
     pub cache: Option<Named>,
-    /// JSON type of strategies in the response. Unknown for `protobuf`.
-    pub strategies_as: Option<StrategiesAs>,
-}
-
-/// JSON type of strategies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StrategiesAs {
-    /// Strings.
-    String,
-    /// Numbers.
-    Number,
 }
 
 /// A code of the whole answer.
@@ -163,9 +147,6 @@ pub struct VerdictsConfig {
     /// Verdicts without a tag do not have the field.
     #[serde(default, deserialize_with = "path")]
     pub tag: Option<Named>,
-    /// Field of the number of the bucket's tag.
-    #[serde(default, deserialize_with = "path")]
-    pub tag_number: Option<Named>,
 }
 
 impl VerdictsConfig {
@@ -188,36 +169,14 @@ impl VerdictsConfig {
 }
 
 impl ResponseConfig {
-    pub(in crate::config::platform) fn check(
-        &mut self,
-        d: &mut Document<'_>,
-        table: &str,
-        is_json: bool,
-    ) {
-        if self.accepted_separator.is_some() && self.accepted.is_none() {
-            let key = format!("{table}.accepted_separator");
-            d.mistake(&key, "is given without accepted", "both, or accepted alone");
-        }
-        for key in [
-            "verdicts",
-            "accepted",
-            "first_accepted",
-            "cache",
-            "strategies_as",
-        ] {
+    pub(in crate::config::platform) fn check(&mut self, d: &mut Document<'_>, table: &str) {
+        for key in ["verdicts", "accepted", "first_accepted", "cache"] {
             let key = format!("{table}.{key}");
             if self.accepted_ids.is_some() && d.has(&key) {
                 d.mistake(&key, "is given with accepted_ids", "one of them");
             }
         }
-        let key = format!("{table}.strategies_as");
-        if !is_json && d.has(&key) {
-            d.mistake(
-                &key,
-                "is not known for body = \"protobuf\"",
-                "body = \"json\" with it",
-            );
-        }
+
         self.location = d.location(table);
         self.is_whole = !d.has_mistake(table);
     }

@@ -60,9 +60,6 @@ pub enum Algorithm {
     /// MD5 of the text.
     #[serde(rename = "md5")]
     Md5,
-    /// SHA-1 of the text.
-    #[serde(rename = "sha1")]
-    Sha1,
     /// SHA-256 of the text.
     #[serde(rename = "sha256")]
     Sha256,

@@ -203,7 +203,7 @@ fn id_list_without_list_reads_the_top_level() {
     let mapping = r#"
 body = "json"
 request = { id_list = { value = "did", type = "kind", kinds = { "2" = "oaid" } }, strategies = "s" }
-response = { accepted = "hits", strategies_as = "number", verdicts = { list = "all", strategy = "id", accepted = "ok" } }
+response = { accepted = "hits", verdicts = { list = "all", strategy = "id", accepted = "ok" } }
 "#;
     let (answer, script) = asked(
         &platform("", mapping),
@@ -212,7 +212,7 @@ response = { accepted = "hits", strategies_as = "number", verdicts = { list = "a
     );
     assert_eq!(
         answer.unwrap(),
-        r#"{"all":[{"id":2,"ok":true},{"id":1,"ok":true}],"hits":[1,2]}"#
+        r#"{"all":[{"id":"2","ok":true},{"id":"x","ok":false},{"id":"1","ok":true}],"hits":["1","2"]}"#
     );
     assert_eq!(script.ids, ["did oaid o"]);
 }
@@ -239,23 +239,6 @@ response = { accepted = "hits" }
 }
 
 #[test]
-fn accepted_strategies_are_joined_with_a_separator() {
-    let mapping = r#"
-body = "json"
-request = { ids = { imei = "i" }, strategies = "s" }
-response = { accepted = "hits", accepted_separator = ";" }
-"#;
-    for (decisions, expected) in [
-        ([BID, BID], r#"{"hits":"1;2"}"#),
-        ([NO_BID, BID], r#"{"hits":"2"}"#),
-        ([NO_BID, NO_BID], r#"{"hits":""}"#),
-    ] {
-        let (answer, _) = asked(&platform("", mapping), b"{}", &decisions);
-        assert_eq!(answer.unwrap(), expected);
-    }
-}
-
-#[test]
 fn skipped_values_may_be_nested_deeply() {
     let deep = format!(
         r#"{{"x": {}1{}, "device": {{"imei": "i"}}}}"#,
@@ -266,21 +249,6 @@ fn skipped_values_may_be_nested_deeply() {
     let deep = deep.replace("]", "");
     let (answer, _) = asked(&platform("", JSON), deep.as_bytes(), &[BID, BID]);
     assert_eq!(answer, Err(Failure::BadBody));
-}
-
-#[test]
-fn verdict_with_unwritable_strategy_is_omitted() {
-    let mapping = r#"
-body = "json"
-request = { ids = { imei = "i" }, strategies = "s" }
-response = { strategies_as = "number", verdicts = { list = "all", strategy = "info.id", accepted = "ok" } }
-"#;
-    let (answer, _) = asked(
-        &platform("", mapping),
-        br#"{"s": ["x", 1, "01"]}"#,
-        &[BID, BID],
-    );
-    assert_eq!(answer.unwrap(), r#"{"all":[{"info":{"id":1},"ok":true}]}"#);
 }
 
 #[test]

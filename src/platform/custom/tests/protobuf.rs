@@ -263,7 +263,7 @@ response = { request_id = "id", accepted = "x" }
 #[test]
 fn required_proto2_fields_are_always_written() {
     let proto = "syntax = \"proto2\"; message Q { optional string id = 1; repeated string s = 2; } \
-                 message R { required string id = 1; required string joined = 2; required H must = \
+                 message R { required string id = 1; repeated string joined = 2; required H must = \
                  3; optional H may = 4; \
                  required C code = 5; required string first = 6; } \
                  message H { required uint32 cache = 1; } message C { required int32 is = 1; \
@@ -274,7 +274,7 @@ proto = "p.proto"
 request_message = "Q"
 response_message = "R"
 request = { request_id = "id", ids = { imei = "id" }, strategies = "s" }
-response = { request_id = "id", accepted = "joined", accepted_separator = ",", first_accepted = "first", cache = "must.cache", code = { field = "code.is", bid = 0, no_bid = 1 } }
+response = { request_id = "id", accepted = "joined", first_accepted = "first", cache = "must.cache", code = { field = "code.is", bid = 0, no_bid = 1 } }
 "#;
     let platform_of = |mapping: &str| {
         platform(
@@ -283,7 +283,7 @@ response = { request_id = "id", accepted = "joined", accepted_separator = ",", f
         )
     };
     let required = platform_of(mapping);
-    let empty = b"\x0a\x00\x12\x00\x1a\x02\x08\x00\x2a\x02\x08\x01\x32\x00";
+    let empty = b"\x0a\x00\x1a\x02\x08\x00\x2a\x02\x08\x01\x32\x00";
     assert_eq!(required.adapter.refusal(), empty[..]);
     let (answer, _) = asked(
         &required,
@@ -303,11 +303,11 @@ response = { request_id = "id", accepted = "joined", accepted_separator = ",", f
     let optional = platform(&proto, &mapping.replace("must.cache", "may.cache"));
     assert_eq!(
         optional.adapter.refusal(),
-        b"\x0a\x00\x12\x00\x2a\x02\x08\x01\x32\x00"[..]
+        b"\x0a\x00\x2a\x02\x08\x01\x32\x00"[..]
     );
     // The first strategy, beside all of them.
     let (answer, _) = asked(&required, b"\x12\x01\x31\x12\x01\x32", &[BID, BID]);
-    let both = b"\x0a\x00\x12\x031,2\x1a\x03\x08\x90\x1c\x2a\x02\x08\x00\x32\x011";
+    let both = b"\x0a\x00\x12\x011\x12\x012\x1a\x03\x08\x90\x1c\x2a\x02\x08\x00\x32\x011";
     assert_eq!(answer.unwrap(), both[..]);
 }
 

@@ -7,8 +7,7 @@ body = "form"
 [platform.request]
 request_id = "id"
 strategies = "asked"
-ids = { imei = "imei", caid = "device.caid", oaid = "oaids" }
-ids_separator = ","
+ids = { imei = "imei", caid = "device.caid" }
 caid_separator = "_"
 [platform.response]
 request_id = "id"
@@ -77,20 +76,6 @@ fn answer_lists_only_the_strategies_that_bid() {
     assert_eq!(answer.unwrap(), r#"{"ok":false,"code":"0","hits":[]}"#);
     let refusal = assembly.platforms[0].adapter.refusal();
     assert_eq!(refusal, r#"{"ok":false,"code":"2","hits":[]}"#);
-}
-
-#[test]
-fn ids_in_one_value_are_read_one_by_one() {
-    let (_, script) = read(None, "oaids=a,%20b+,%2C\u{e9}");
-    assert_eq!(
-        script.ids,
-        [
-            "oaids oaid a",
-            "oaids oaid b",
-            "oaids oaid ",
-            "oaids oaid \u{e9}"
-        ]
-    );
 }
 
 #[test]
@@ -223,16 +208,17 @@ secrets = [{ value = "s" }]
 fn answer_lists_the_ids_that_are_accepted() {
     let mapping = r#"
 body = "form"
-request = { strategies = "asked", ids = { imei_md5 = "imeis", oaid = "device.oaids" }, ids_separator = "," }
+request = { strategies = "asked", ids = { imei_md5 = "device.imeis", oaid = "device.oaids" } }
 response = { code = { field = "ok", bid = true, no_bid = false }, accepted_ids = "hits.ids" }
 "#;
     let ask = |platform: &Platform, body: &[u8]| answered(platform, body, |id| id != b"b");
     let form = platform("", mapping);
-    let (answer, decided) = ask(&form, b"imeis=a,+b+,c&device={\"oaids\":[7,\"d\"]}&asked=1");
+    let body = br#"device={"oaids":[7,"d"],"imeis":["a","b","c"]}&asked=1"#;
+    let (answer, decided) = ask(&form, body);
     assert_eq!(answer, r#"{"ok":true,"hits":{"ids":[7,"d","a","c"]}}"#);
     assert_eq!(decided, ["7 1", "d 1", "a 1", "b 1", "c 1"]);
     assert_eq!(
-        ask(&form, b"imeis=b").0,
+        ask(&form, br#"device={"imeis":["b"]}"#).0,
         r#"{"ok":false,"hits":{"ids":[]}}"#
     );
 

@@ -85,15 +85,6 @@ pub fn message(
                 None if is_required => empty(number, *scalar, out),
                 None => {}
             },
-            AnswerContent::TagNumber(scalar) => {
-                match verdict.and_then(StrategyAnswer::tag_number) {
-                    Some(tag) => {
-                        integer(number, *scalar, tag.into(), out);
-                    }
-                    None if is_required => empty(number, *scalar, out),
-                    None => {}
-                }
-            }
             AnswerContent::Accepted {
                 scalar,
                 is_packed: true,
@@ -116,16 +107,6 @@ pub fn message(
             AnswerContent::Accepted { scalar, .. } => {
                 for id in answer.accepted {
                     strategy(number, *scalar, &Value::Bytes(id), out);
-                }
-            }
-            AnswerContent::Joined { separator } => {
-                if is_required || !answer.accepted.is_empty() {
-                    value(
-                        number,
-                        Scalar::Text,
-                        &Value::Bytes(&answer.accepted.join(separator.as_bytes())),
-                        out,
-                    );
                 }
             }
             AnswerContent::FirstAccepted(scalar) => match answer.accepted.first() {
@@ -162,15 +143,14 @@ fn has_values(fields: &[AnswerField], answer: &AnswerValues<'_, '_>) -> bool {
         | AnswerContent::Strategy(_)
         | AnswerContent::IsAccepted(_)
         | AnswerContent::Amount(..)
-        | AnswerContent::Tag(_)
-        | AnswerContent::TagNumber(_) => true,
+        | AnswerContent::Tag(_) => true,
         AnswerContent::Verdicts { is_of_bids, .. } => answer
             .verdicts
             .iter()
             .any(|verdict| verdict.is_accepted || !is_of_bids),
-        AnswerContent::Accepted { .. }
-        | AnswerContent::Joined { .. }
-        | AnswerContent::FirstAccepted(_) => !answer.accepted.is_empty(),
+        AnswerContent::Accepted { .. } | AnswerContent::FirstAccepted(_) => {
+            !answer.accepted.is_empty()
+        }
         AnswerContent::AcceptedIds(_) => answer.accepted_ids().next().is_some(),
         AnswerContent::Cache(_) => answer.cache_seconds.is_some(),
     })

@@ -164,7 +164,7 @@ fn settings_that_platforms_lack_are_warned_about() {
                   request = { request_id = \"id\", ids = { oaid = \"oaid\" }, \
                   attributes = { os = \"os\" } }\n\
                   response = { code = { field = \"code\", bid = 0, no_bid = 1 } }\n";
-    let tag = "no platform of e takes the tag of b: map tag or tag_number";
+    let tag = "no platform of e takes the tag of b: map tag";
     let all = [
         slot.to_owned(),
         lost("weight"),
