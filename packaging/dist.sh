@@ -47,7 +47,7 @@ build_programs() {
 stage_files() {
     local share=$stage/share program
     mkdir -p "$share"/{man/man1,bash-completion/completions,zsh/vendor-completions} \
-        "$share"/{fish/vendor_completions.d,doc/rtad/profiles} "$stage"/{lib/systemd/system,etc}
+        "$share"/{fish/vendor_completions.d,doc/rtad} "$stage"/{lib/systemd/system,etc}
     for program in "${programs[@]}"; do
         "$stage/bin/$program" man "$share/man/man1"
         "$stage/bin/$program" completions bash >"$share/bash-completion/completions/$program"
@@ -57,7 +57,6 @@ stage_files() {
     gzip --no-name --best "$share"/man/man1/*
     cp packaging/systemd/* "$stage/lib/systemd/system"
     cp -r packaging/etc "$stage/etc/rtad"
-    cp profiles/* "$share/doc/rtad/profiles"
     cp LICENSE README.md CHANGELOG.md docs/guides/install.md "$share/doc/rtad"
     python3 k8s/components/monitoring/make_alerts.py >"$share/doc/rtad/rtad-alerts.yaml"
     cargo about generate --workspace --frozen --fail --target "$triple" \

@@ -60,7 +60,7 @@ name = "custom-signed"
 path = "/rta/custom-signed"
 strategies = { 1001 = "new-users" }
 body = "protobuf"
-proto = "profiles/kuaishou.proto"
+proto = "docs/examples/kuaishou.proto"
 request_message = "kuaishou.RtaRequest"
 response_message = "kuaishou.RtaResponse"
 [platform.request]
@@ -145,7 +145,7 @@ pub fn all(keys: u64) -> Vec<Lane> {
             tencent_body,
         ),
         lane(
-            "custom: Kuaishou's profile, signed with md5",
+            "custom: Kuaishou's example, signed with md5",
             "/rta/custom-signed",
             kuaishou_body,
         ),
@@ -196,7 +196,7 @@ fn ocean_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-/// By `profiles/kuaishou.proto`: one hashed id, and two raw ones of non-members.
+/// By `docs/examples/kuaishou.proto`: one hashed id, and two raw ones of non-members.
 fn kuaishou_body(Device([imei, oaid, last]): &Device) -> Vec<u8> {
     let sign = DeviceKey::of_canonical(b"Jo825w_uEe2xLlJUAFwvSQ1795000000000bench");
     let sign = const_hex::encode(sign.as_bytes());

@@ -15,7 +15,7 @@
 //! | `reading`, `plan` | requests: their values and their plan |
 //! | `schema` | names to fields: compiles a `.proto` |
 //!
-//! `profiles/` has mappings of some platforms.
+//! `docs/guides/platform-examples.md` has mappings of some platforms.
 
 mod codes;
 mod form;

@@ -16,6 +16,7 @@
 //! | [`store`] | keys, signatures, snapshots, and test stores |
 //! | [`platform`] | golden requests of ad platforms |
 //! | [`mod@reference`] | generated reference pages, compared with the committed ones |
+//! | [`pages`] | blocks of code in the pages of `docs/` |
 //! | [`mistakes`] | tables of mistakes in configs |
 //! | [`config_reference`] | the reference page of a program's TOML |
 //!
@@ -29,6 +30,7 @@ pub mod client;
 pub mod config_reference;
 pub mod faulty_store;
 pub mod mistakes;
+pub mod pages;
 pub mod platform;
 pub mod port;
 pub mod process;

@@ -1,7 +1,7 @@
 //! Mapped platforms, with handwritten request bytes.
 
+mod examples;
 mod json;
-mod profiles;
 mod properties;
 mod protobuf;
 mod shapes;

@@ -8,6 +8,7 @@ use crate::fixture::{
     FixtureServer, NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, RULES, TestStore, key,
 };
 use testkit::client::{Answer, Client, metric};
+use testkit::pages::platform_example;
 use testkit::store::hex;
 use testkit::wait_until;
 
@@ -473,20 +474,12 @@ fn reload_adds_and_removes_platforms() {
     );
 }
 
-/// The shipped profiles, with the path and the secret of Kuaishou replaced.
-fn profiles() -> String {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    let proto = folder.join("kuaishou.proto").display().to_string();
-    let kuaishou = read("kuaishou.toml").replace("\"kuaishou.proto\"", &format!("{proto:?}"));
-    let kuaishou = kuaishou.replace("value_file = \"kuaishou.secret\"", "value = \"replace-me\"");
-    format!("{RULES}{kuaishou}{}", read("alibaba.toml"))
-}
-
 #[test]
 fn signed_platform_requires_its_signature() {
     use prost::encoding::{bytes, int64, string};
-    let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
+    let examples = ["Kuaishou", "Alibaba"].map(platform_example).concat();
+    let examples = format!("{RULES}{examples}");
+    let server = FixtureServer::start(TestStore::with_everything(), "", &examples);
     let mut client = server.connect();
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

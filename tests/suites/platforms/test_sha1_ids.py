@@ -8,7 +8,6 @@ import pytest
 from suites.platforms.conftest import md5
 from suites.testkit import programs
 from suites.testkit.client import ask, metric
-from suites.testkit.pages import ROOT
 from suites.testkit.process import Rtad, Writer
 from suites.testkit.programs import loader
 
@@ -43,9 +42,25 @@ def target(tmp_path):
     return target
 
 
+OPENRTB = """
+[[platform]]
+kind = "custom"
+name = "openrtb"
+path = "/rta/openrtb"
+strategies = { "501" = "new-users" }
+body = "json"
+[platform.request]
+request_id = "id"
+ids = { idfa = "device.ifa", gaid = "device.ifa", imei_md5 = "device.didmd5", imei_sha1 = "device.didsha1", android_id_sha1 = "device.dpidsha1", mac_sha1 = "device.macsha1" }
+[platform.response]
+request_id = "id"
+accepted = "accepted"
+"""
+
+
 @pytest.fixture
 def served(target, tmp_path):
-    """rtad with the OpenRTB profile and a strategy that excludes the audience."""
+    """rtad with a mapping of OpenRTB and a strategy that excludes the audience."""
     config = tmp_path / "rtad.toml"
     rules = """
 [server.api]
@@ -59,7 +74,7 @@ name = "new-users"
 exclude = ["old_users"]
 unavailable = "no_bid"
 """
-    config.write_text(rules + (ROOT / "profiles/openrtb.toml").read_text())
+    config.write_text(rules + OPENRTB)
     with Rtad("--config", config, "--store", target[1], log=tmp_path / "rtad.log") as rtad:
         # Available after the first load.
         assert rtad.decisions

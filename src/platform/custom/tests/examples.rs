@@ -1,40 +1,22 @@
-//! The files of `profiles/` with sample requests, and Tencent's `.proto` as a custom mapping.
+//! The examples of mapped platforms with sample requests, and Tencent's `.proto` as a custom mapping.
 
 use std::path::Path;
 
 use prost_reflect::{DynamicMessage, Value};
+use testkit::pages::platform_example;
 
 use super::*;
 
-fn profile(name: &str) -> Assembly {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("profiles")
-        .join(name);
-    let text = std::fs::read_to_string(&file).unwrap();
-    // Profiles have no secret.
-    let text = ["kuaishou", "dahanghai"].iter().fold(text, |text, name| {
-        text.replace(
-            &format!("value_file = \"{name}.secret\""),
-            "value = \"replace-me\"",
-        )
-    });
+fn example(heading: &str) -> Assembly {
+    let text = platform_example(heading);
     let flags = vec![("store.url", "/data".to_owned())];
-    Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
+    Assembly::read(Some(("rtad.toml", &text)), |_| None, &flags).unwrap()
 }
 
 #[test]
-fn every_profile_starts_with_unverified() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
-    for file in std::fs::read_dir(folder).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        assert!(text.lines().next().unwrap().contains("UNVERIFIED"));
-    }
-}
-
-#[test]
-fn kuaishou_profile_answers_a_signed_request() {
-    let custom = custom(&profile("kuaishou.toml"));
-    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/kuaishou.proto");
+fn kuaishou_example_answers_a_signed_request() {
+    let custom = custom(&example("Kuaishou"));
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/kuaishou.proto");
     let pool = schema::compile(&proto).unwrap();
     let message = |name: &str| DynamicMessage::new(pool.get_message_by_name(name).unwrap());
     let mut device = message("kuaishou.Device");
@@ -101,8 +83,8 @@ fn kuaishou_profile_answers_a_signed_request() {
 }
 
 #[test]
-fn alibaba_profile_answers_a_request() {
-    let platform = Arc::clone(&profile("alibaba.toml").platforms[0]);
+fn alibaba_example_answers_a_request() {
+    let platform = Arc::clone(&example("Alibaba").platforms[0]);
     let body = br#"{"reqId": "r1", "rtaIds": "501,502", "os": "android", "dids": [
         {"type": "IMEI", "secure": "MD5", "did": "8D3EBD3654FB46A2832296669CF1B536"},
         {"type": "OAID", "secure": "", "did": "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},
@@ -126,8 +108,8 @@ fn alibaba_profile_answers_a_request() {
 }
 
 #[test]
-fn dahanghai_profile_answers_a_signed_form() {
-    let custom = custom(&profile("dahanghai.toml"));
+fn dahanghai_example_answers_a_signed_form() {
+    let custom = custom(&example("Dahanghai"));
     let headers = HeaderMap::new();
     let head = RequestHead {
         headers: &headers,
@@ -173,8 +155,8 @@ fn dahanghai_profile_answers_a_signed_form() {
 }
 
 #[test]
-fn alipay_profile_answers_a_request() {
-    let platform = Arc::clone(&profile("alipay.toml").platforms[0]);
+fn alipay_example_answers_a_request() {
+    let platform = Arc::clone(&example("Alipay").platforms[0]);
     let body = "biz_content=%7B%22principal%22%3A%220c9e5e3d3e1b4a67b3a6c8b5d2f1e0a9_20230330%22%2C\
                 %22principal_type%22%3A%22CAID%22%2C%22encrypt_type%22%3A%22%22%7D&app_id=1";
     let (answer, script) = asked(&platform, body.as_bytes(), &[BID]);
@@ -192,8 +174,8 @@ fn alipay_profile_answers_a_request() {
 }
 
 #[test]
-fn huawei_profile_answers_a_request() {
-    let assembly = profile("huawei.toml");
+fn huawei_example_answers_a_request() {
+    let assembly = example("Huawei");
     let body =
         br#"{"req_id": 1, "req_time": 1764115200, "campaign_id": 501, "oaids": ["a", "b", "c"]}"#;
     let (answer, read) = answered(&assembly.platforms[0], body, |id| id != b"b");
@@ -208,10 +190,10 @@ fn huawei_profile_answers_a_request() {
 }
 
 #[test]
-fn openrtb_profile_answers_a_request() {
-    let platform = Arc::clone(&profile("openrtb.toml").platforms[0]);
+fn openrtb_example_answers_a_request() {
+    let platform = Arc::clone(&example("OpenRTB").platforms[0]);
     let body = br#"{"id": "r1", "imp": [{"id": "1"}], "app": {"bundle": "a.b"}, "device": {
-        "os": "Android", "ifa": "2b3c", "didmd5": "d", "dpidmd5": "p", "dpidsha1": "s", "geo": {"region": "SH"}}}"#;
+        "os": "Android", "ifa": "2b3c", "didmd5": "d", "dpidmd5": "p", "geo": {"region": "SH"}}}"#;
     let (answer, script) = asked(&platform, body, &[BID]);
     assert_eq!(answer.unwrap(), r#"{"id":"r1","accepted":["501"]}"#);
     let mut ids = script.ids;
@@ -219,7 +201,6 @@ fn openrtb_profile_answers_a_request() {
     let expected = [
         "device.didmd5 imei_md5 d",
         "device.dpidmd5 android_id_md5 p",
-        "device.dpidsha1 android_id_sha1 s",
         "device.ifa gaid 2b3c",
         "device.ifa idfa 2b3c",
     ];
