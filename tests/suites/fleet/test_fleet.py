@@ -1,7 +1,4 @@
-"""Operations on a fleet under load. Each test restores the fleet.
-
-TABLE=docs/guides/operate.md in the environment writes the table of results there.
-"""
+"""Operations on a fleet under load. Each test restores the fleet."""
 
 import contextlib
 import dataclasses
@@ -118,15 +115,6 @@ def about(rate: int, others: float) -> str:
         f"each, the S3 server and the client, all on the same {len(os.sched_getaffinity(0))} cores. "
         f"Other processes used {others:.0%} of them before. Milliseconds since a request was due."
     )
-
-
-def put(page: pathlib.Path, table: str) -> None:
-    """Replaces the text between the markers of a page."""
-    begin, end = "<!-- fleet: begin -->", "<!-- fleet: end -->"
-    before, _, rest = page.read_text().partition(begin)
-    _, found, after = rest.partition(end)
-    assert found, f"{page} has no {begin} with {end} after it"
-    page.write_text(f"{before}{begin}\n{table}\n{end}{after}")
 
 
 def replace(fleet: Fleet, pod: Pod) -> None:
@@ -310,7 +298,4 @@ def test_every_request_has_a_result(fleet):
     fleet.load.end()
     for pod in fleet.pods:
         pod.check_log()
-    table = about(fleet.load.rate, fleet.others) + "\n\n" + fleet.load.table()
-    print(table)
-    if page := os.environ.get("TABLE"):
-        put(pathlib.Path(page), table)
+    print(about(fleet.load.rate, fleet.others), fleet.load.table(), sep="\n\n")
