@@ -1,5 +1,5 @@
 //! Properties of the loader's readers. An input is read, or fails with an error of one line that
-//! names it, and every row is counted. Frames and journals encode to what was read. The loader's
+//! names it, and every row is counted. Frames encode to what was read. The loader's
 //! library has only its commands, so its files are compiled in here.
 #![allow(
     dead_code,
@@ -12,31 +12,20 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker};
-use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, Manifest, ManifestBuilder};
 
 #[path = "../loader/src"]
 mod source {
-    #[path = "keys/distinct.rs"]
-    pub(crate) mod distinct;
     pub(crate) mod frames;
     pub(crate) mod input;
-    #[path = "commands/build/journal/lines.rs"]
-    pub(crate) mod journal;
     pub(crate) mod progress;
-    #[path = "keys/record.rs"]
-    mod record;
 }
-pub(crate) use source::distinct as keys;
 pub(crate) use source::progress;
 
 use super::memory::bounded;
-use keys::Distinct;
 use source::frames::{self, FrameContent};
 use source::input::{
-    BadRows, CellSyntax, Column, Counts, Input, InputError, KeySink, Layout, Reason, Source, read,
+    BadRows, CellSyntax, Column, Input, InputError, KeySink, Layout, Reason, Source, read,
 };
-use source::journal::{self, Group, JournalHead};
 use source::progress::Progress;
 
 /// Columns of each kind with its own parsing; a missing column is an error.
@@ -79,28 +68,25 @@ pub(crate) fn check_csv(body: &[u8]) {
     }
 }
 
-/// Values after which reading ends early: compressed inputs and runs in Parquet pages may hold
-/// billions in a few bytes.
-const MAX_VALUES: u64 = 1 << 18;
+/// Blocks after which reading ends early: compressed inputs and runs in Parquet pages may hold
+/// billions of values in a few bytes.
+const MAX_BLOCKS: u64 = 8;
 
-/// Counts keys and values.
+/// Counts keys and blocks.
 #[derive(Default)]
 struct Counter {
     keys: u64,
-    values: u64,
+    blocks: u64,
 }
 
 impl KeySink for Counter {
     fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
         self.keys += keys.len() as u64;
-    }
-
-    fn parsed(&mut self, _source: usize, counts: &Counts) {
-        self.values += counts.values;
+        self.blocks += 1;
     }
 
     fn is_closed(&self) -> bool {
-        self.values > MAX_VALUES
+        self.blocks >= MAX_BLOCKS
     }
 }
 
@@ -176,55 +162,4 @@ pub(crate) fn check_frames(bytes: &[u8]) {
     assert!(bytes.starts_with(&written) && (result.is_err() || bytes.len() == written.len()));
     let (again, result) = read(&written);
     assert!(result.is_ok() && again == found);
-}
-
-/// Checks the chunk journal of an interrupted build.
-pub(crate) fn check_journal(bytes: &[u8]) {
-    let head = JournalHead {
-        shards_per_chunk: 4096,
-        sequence: 9,
-    };
-    let groups = bounded("journal", bytes.len(), 16, || journal::parse(bytes, &head));
-    let mut written = journal::line(&head);
-    groups
-        .values()
-        .for_each(|group| written.extend(journal::line(group)));
-    let again = journal::parse(&written, &head);
-    assert!(
-        again
-            .values()
-            .map(journal::line)
-            .eq(groups.values().map(journal::line))
-    );
-    let cut = journal::parse(&bytes[..bytes.len() / 2], &head);
-    assert!(
-        cut.keys().all(|group| groups.contains_key(group)),
-        "a prefix has no other groups"
-    );
-    let other = JournalHead {
-        sequence: 10,
-        ..head
-    };
-    assert!(groups.is_empty() || journal::parse(bytes, &other).is_empty());
-
-    // The manifest of these groups is refused, or read as any other.
-    let spec = FilterSpec::new(FilterKind::Block512, 10, 22_170).expect("a valid spec");
-    let mut builder = ManifestBuilder::new(spec, 1e-4);
-    let mut distinct = Distinct::default();
-    for Group {
-        distinct: counts,
-        chunks,
-        ..
-    } in groups.into_values()
-    {
-        distinct = distinct.and(counts);
-        chunks
-            .into_iter()
-            .for_each(|chunk| builder.add_record(chunk));
-    }
-    let audience = "old".parse().expect("a name");
-    let manifest = builder.finish(audience, 7, 1, BuildReport::default());
-    if let Ok(read) = Manifest::parse(&manifest.to_bytes(), manifest.audience(), 7) {
-        assert_eq!(read, manifest);
-    }
 }

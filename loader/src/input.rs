@@ -41,6 +41,6 @@ pub use layout::{BadRows, CellSyntax, Column, Input, Layout};
 pub use lines::{each_line, lines};
 pub use lookalike::{LOOKALIKES, Lookalike};
 pub use open::{Ends, Source, expand};
-pub use read::{absent_members, expect, read, read_rest};
+pub use read::{absent_members, expect, read};
 pub use rejects::{OutputFileError, PrivateFile, Reason, check_output, open_private};
 pub use sink::{ColumnCounts, Counts, InputCounts, KeySink};

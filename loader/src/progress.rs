@@ -197,11 +197,6 @@ impl Progress {
         self.bar.set_length(total);
     }
 
-    /// The line, for another thread to remove.
-    pub fn handle(&self) -> ProgressBar {
-        self.bar.clone()
-    }
-
     /// Removes the line before a report or an error is printed.
     pub fn clear(&self) {
         self.bar.finish_and_clear();

@@ -14,14 +14,13 @@ mod memory;
 
 use std::path::Path;
 
-use loader::{keys, progress};
+use loader::progress;
 
 fn main() {
     for (target, check) in [
         ("csv", loader::check_csv as fn(&[u8])),
         ("ndjson", loader::check_ndjson),
         ("parquet", loader::check_parquet),
-        ("journal", loader::check_journal),
         ("frames", loader::check_frames),
     ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))

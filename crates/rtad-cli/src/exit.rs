@@ -57,11 +57,6 @@ pub trait CommandFailure: Error + Send + Sync + 'static {
     /// The exit code.
     fn exit(&self) -> ExitStatus;
 
-    /// Whether the same build may succeed later, or with more disk space.
-    fn is_resumable(&self) -> bool {
-        false
-    }
-
     /// The lines of a message that has several, one for each mistake in a configuration.
     fn mistakes(&self) -> &[String] {
         &[]
@@ -77,10 +72,6 @@ impl CommandFailure for StoreError {
             Self::Sign { .. } => ExitStatus::Unexpected,
             _ => ExitStatus::Store,
         }
-    }
-
-    fn is_resumable(&self) -> bool {
-        self.is_transient()
     }
 }
 

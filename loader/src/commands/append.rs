@@ -180,7 +180,7 @@ fn run(
             output,
         ));
     }
-    let rejects = args.rejects.create(&input, false)?;
+    let rejects = args.rejects.create(&input)?;
     let progress = output.progress();
     progress.phase("reading rows");
     let mut parsers: Vec<_> = (0..args.input.threads())

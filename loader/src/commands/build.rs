@@ -9,21 +9,18 @@ mod compact;
 mod disk_space;
 mod error;
 mod if_changed;
-mod journal;
 mod memory_args;
 mod publish;
 mod report;
-mod resume;
-mod signals;
 mod stages;
 
 use std::ffi::OsString;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
+use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{Digest, Lineage, shards_per_chunk};
 use rtad_sign::SignArgs;
@@ -43,17 +40,15 @@ use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use super::skew::Skew;
 use super::value_parsers::parse_column;
-use crate::input::{self, Batches, Counts, Input, PrivateFile};
+use crate::input::{self, Batches, Counts, Input, KeySink, PrivateFile};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir, appended_values};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
-use error::{BuildError, Resumable};
+use error::BuildError;
 use if_changed::Unchanged;
-use journal::JournalLocation;
 use memory_args::MemoryArgs;
 use publish::{BuildPlan, ChunkSink};
 use report::{BuildSummary, Changes};
-use resume::{CheckpointSink, Checkpoints, Fingerprint, ResumeState, STATE};
 use stages::Stages;
 
 /// Build an audience from exports of device ids and publish it.
@@ -65,7 +60,7 @@ use stages::Stages;
 /// input. A line longer than 64 KiB is one malformed row. Duplicates are harmless.
 ///
 /// Keys stay in memory while they fit --memory and are spilled to disk beyond that: 16 bytes per
-/// usable id, duplicates included. With --spill-dir an interrupted build can be resumed.
+/// usable id, duplicates included.
 ///
 /// Devices appended or removed since the previous build stay so, whatever the input contains. About
 /// changes from before the previous build the input decides: the report counts those that it
@@ -155,40 +150,17 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
     {
         return output.report(&unchanged, Unchanged::write_text);
     }
-    let dir = Arc::new(args.memory.spill_dir()?);
-    // The files stay until the directory is known to belong to this build.
-    let was_interrupted = dir.is_named() && dir.read_note(STATE)?.is_some();
-    dir.keep(was_interrupted);
-    // A trial that fails leaves an interrupted build as it is, too.
-    let is_kept = |error: &CommandError| {
-        dir.is_named() && error.is_resumable() || was_interrupted && args.dry_run
-    };
-    run_in(&args, &dir, output).map_err(|error| match is_kept(&error) {
-        true if matches!(dir.read_note(STATE), Ok(Some(_))) => {
-            dir.keep(true);
-            Resumable {
-                dir: dir.shown(),
-                cause: error,
-            }
-            .into()
-        }
-        _ => error,
-    })
-}
-
-fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), CommandError> {
-    let mut build = Prepared::new(args, dir)?;
+    let dir = args.memory.spill_dir()?;
+    let mut build = Prepared::new(&args, &dir)?;
     let mut stages = Stages::begin(&build.budget);
     let progress = output.progress();
-    if dir.is_named() && !output.is_hosted() {
-        signals::watch(dir, &progress)?;
-    }
+
     progress.phase("reading rows");
     let slab = Slab::of(build.budget.segments());
     let mut slab = slab.map_err(|source| BuildError::NoMemory { source })?;
-    let keys = Keys::new(&mut slab, &build.budget, dir);
-    let (counts, lineage) = build.read_keys(args, dir, &keys, &progress)?;
-    stages.read(build.state.is_some());
+    let keys = Keys::new(&mut slab, &build.budget, &dir);
+    let (counts, lineage) = build.read_keys(&args, &keys, &progress)?;
+    stages.read();
 
     let Prepared {
         filter,
@@ -202,8 +174,6 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         carried,
         ..
     } = &build;
-    // Keys in memory are lost with the process, so a journal of their chunks would be useless.
-    let is_kept = dir.is_named() && keys.are_spilled();
     let columns = input_report::columns(&build.input.layout, &counts);
     let plan = BuildPlan {
         audience: &args.target.audience,
@@ -223,7 +193,6 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         runtime,
         progress: &progress,
         chunk_rule: shards_per_chunk as _,
-        journal: is_kept.then(|| JournalLocation::new(dir, base)),
     };
     let sink = || match args.dry_run {
         true => Ok(ChunkSink::Nowhere),
@@ -245,10 +214,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         plan.build_spilled(&keys, sink)?
     };
     progress.clear();
-    if !args.dry_run {
-        // Published: a signal from now on interrupts no work that could be resumed.
-        let _ = dir.remove_note(STATE);
-    }
+
     let Distinct { found, left, .. } = done.distinct;
     let changes = Changes {
         added: merged.added().len() as u64,
@@ -274,10 +240,8 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         written,
         stages.end(),
     );
-    // Before the report, whose reader may be gone. A trial leaves an interrupted build as it is.
-    if args.dry_run {
-        dir.keep(build.state.is_some());
-    } else {
+    // Before the report, whose reader may be gone.
+    if !args.dry_run {
         args.carried
             .limit
             .write_metrics(args.target.audience.as_str(), carried)?;
@@ -285,7 +249,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     output.report(&summary, BuildSummary::write_text)
 }
 
-/// A build whose inputs, store, limits and earlier progress are checked, before any row is read.
+/// A build whose inputs, store and limits are checked, before any row is read.
 struct Prepared {
     filter: FilterSpec,
     writer: StoreWriter,
@@ -299,11 +263,8 @@ struct Prepared {
     merged: MergedDeltas,
     /// `None` if they are unreadable.
     carried: Option<Carried>,
-    fingerprint: Fingerprint,
     /// Of the inputs before they are read; `None` with a stream.
     inputs_sha256: Option<Digest>,
-    /// Progress of an earlier run that this one resumes.
-    state: Option<ResumeState>,
     rejects: Option<PrivateFile>,
 }
 
@@ -344,16 +305,9 @@ impl Prepared {
         let flags = (args.carried.keep_carried, limit.is_given());
         let carried = Carried::read(flags, &mut merged, writer.store(), &base);
         let carried = runtime.block_on(carried)?;
-        let fingerprint = if dir.is_named() {
-            fingerprint(args, &input)?
-        } else {
-            Fingerprint::default()
-        };
         let inputs_sha256 = if_changed::digest(args, &input);
-        let state = ResumeState::read(dir, &fingerprint, &base, args.memory.resume)?;
-        let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
-        disk_space::check(&input, dir, &budget, spilled)?;
-        let rejects = args.rejects.create(&input, state.is_some())?;
+        disk_space::check(&input, dir, &budget)?;
+        let rejects = args.rejects.create(&input)?;
         Ok(Self {
             filter,
             writer,
@@ -365,47 +319,28 @@ impl Prepared {
             live,
             merged,
             carried,
-            fingerprint,
             inputs_sha256,
-            state,
             rejects,
         })
     }
 
-    /// Reads the rest of the input, and the keys that deltas added, into `keys`.
+    /// Reads the input, and the keys that deltas added, into `keys`.
     fn read_keys<'k>(
         &mut self,
         args: &BuildArgs,
-        dir: &SpillDir,
         keys: &'k Keys<'_, 'k>,
         progress: &Progress,
     ) -> Result<(Counts, Lineage), CommandError> {
-        let (state, rejects) = (self.state.as_ref(), self.rejects.take());
-        if let Some(state) = state {
-            keys.resume(&state.lengths)?;
-        }
-        let fillers: Vec<_> = (0..self.budget.threads())
+        let rejects = self.rejects.take();
+        let mut fillers: Vec<_> = (0..self.budget.threads())
             .map(|_| Filler::new(keys))
             .collect();
-        let fingerprint = std::mem::take(&mut self.fingerprint);
-        let every = args.memory.checkpoint;
-        let checkpoints = Checkpoints::new(dir, fingerprint, &self.base, every, state);
-        let mut counts = checkpoints.counts(self.input.sources.len());
-        if !state.is_some_and(|state| state.is_read) {
-            let read = checkpoints.during(keys, &fillers, || {
-                let sink = |filler| CheckpointSink {
-                    filler,
-                    checkpoints: &checkpoints,
-                };
-                let mut sinks: Vec<_> = fillers.iter().map(sink).collect();
-                let ended = checkpoints.ended();
-                input::read_rest(&self.input, &ended, &mut sinks, rejects.as_ref(), progress)
-            });
-            keys.check()?;
-            counts.add(&read?);
-            checkpoints.end(keys, &fillers)?;
-        }
+        let read = input::read(&self.input, &mut fillers, rejects.as_ref(), progress);
+        // A full disk ends reading early, which is not an error of the input.
+        keys.check()?;
+        let counts = read?;
         rejects.map_or(Ok(()), PrivateFile::finish)?;
+
         args.rejects
             .limit
             .check(&self.input.sources, &counts, args.allow_empty)?;
@@ -414,6 +349,7 @@ impl Prepared {
             inputs_sha256: self.inputs_sha256,
             ..lineage
         };
+
         let counts = counts.total();
         args.rejects
             .limit
@@ -421,16 +357,27 @@ impl Prepared {
         if counts.keys == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: counts.rows }.into());
         }
+
         let values = self
             .input
             .value
             .as_ref()
             .map(|_| appended_values(self.merged.values()));
         fillers[0].take(self.merged.added(), &values.unwrap_or_default());
-        fillers.iter().for_each(Filler::flush);
+        fillers.iter_mut().for_each(Filler::flush);
         drop(fillers);
         keys.check()?;
         Ok((counts, lineage))
+    }
+}
+
+impl KeySink for Filler<'_, '_> {
+    fn take(&mut self, keys: &[DeviceKey], values: &[u8]) {
+        Filler::take(self, keys, values);
+    }
+
+    fn is_closed(&self) -> bool {
+        Filler::is_closed(self)
     }
 }
 
@@ -450,16 +397,6 @@ fn shape(args: &BuildArgs, input: &Input) -> Facts {
         ("--blank", format!("{:?}", args.input.blanks())),
     ];
     facts.map(|(name, fact)| (name.to_owned(), fact)).to_vec()
-}
-
-/// Everything that identifies a build.
-fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
-    let store = ("--store".to_owned(), args.target.store.clone());
-    let flags = std::iter::once(store).chain(shape(args, input)).collect();
-    Ok(Fingerprint {
-        flags,
-        inputs: resume::describe(&input.sources)?,
-    })
 }
 
 fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {

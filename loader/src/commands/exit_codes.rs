@@ -16,10 +16,6 @@ impl CommandFailure for InputError {
             _ => ExitStatus::BadInput,
         }
     }
-
-    fn is_resumable(&self) -> bool {
-        matches!(self, Self::Fetch { .. } | Self::Read { .. })
-    }
 }
 
 impl CommandFailure for Stopped {
@@ -35,25 +31,14 @@ impl CommandFailure for OutputFileError {
             Self::Write { .. } => ExitStatus::Unexpected,
         }
     }
-
-    fn is_resumable(&self) -> bool {
-        true
-    }
 }
 
 impl CommandFailure for SpillError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::InUse { .. } | Self::NoDirectory { .. } => ExitStatus::Usage,
+            Self::NoDirectory { .. } => ExitStatus::Usage,
             _ => ExitStatus::Unexpected,
         }
-    }
-
-    fn is_resumable(&self) -> bool {
-        !matches!(
-            self,
-            Self::InUse { .. } | Self::NoDirectory { .. } | Self::Changed { .. }
-        )
     }
 }
 

@@ -33,14 +33,10 @@ impl RejectArgs {
         self.rejects.as_deref()
     }
 
-    /// Creates the file, if there is one; `append` keeps the rows of an interrupted build.
-    pub fn create(
-        &self,
-        input: &Input,
-        append: bool,
-    ) -> Result<Option<PrivateFile>, OutputFileError> {
+    /// Creates the file, if there is one.
+    pub fn create(&self, input: &Input) -> Result<Option<PrivateFile>, OutputFileError> {
         let file = self.rejects.as_deref();
-        file.map(|path| PrivateFile::create(path, &input.sources, append))
+        file.map(|path| PrivateFile::create(path, &input.sources))
             .transpose()
     }
 }

@@ -121,7 +121,7 @@ pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
         Some(input) => {
             progress.phase("looking up rows");
             let file = args.missing.as_deref();
-            let file = file.map(|path| PrivateFile::create(path, &input.sources, false));
+            let file = file.map(|path| PrivateFile::create(path, &input.sources));
             let file = file.transpose()?;
             let lookup = |_| Lookup::new(&snapshot, file.as_ref());
             let mut lookups: Vec<_> = (0..threads).map(lookup).collect();

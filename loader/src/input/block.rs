@@ -22,17 +22,8 @@ pub struct Cell {
 
 #[derive(Debug)]
 pub enum Rows {
-    Lines {
-        first: u64,
-    },
-    Cells {
-        values: Vec<Cell>,
-        rows: u64,
-    },
-    /// End of a source, after this many blocks.
-    End {
-        blocks: u64,
-    },
+    Lines { first: u64 },
+    Cells { values: Vec<Cell>, rows: u64 },
 }
 
 /// Some whole rows of one input.

@@ -95,10 +95,6 @@ impl<'a> Parser<'a> {
             // Held while waiting: the others could get no block either.
             let block = blocks.lock().recv();
             let Ok(block) = block else { return };
-            if let Rows::End { blocks } = block.rows {
-                sink.ended(block.source, blocks);
-                continue;
-            }
             self.parse(&block);
             sink.take(&self.keys, &self.values);
             self.counts.keys += self.keys.len() as u64;
@@ -106,11 +102,9 @@ impl<'a> Parser<'a> {
             self.values.clear();
             let counts = take(&mut self.counts);
             self.by_source.add_to(block.source, &counts);
-            // Rejects precede `parsed`: a resumed build does not read a parsed block again.
             if let Some(rejects) = self.rejects {
                 rejects.write(&mut self.rejected);
             }
-            sink.parsed(block.source, &counts);
             progress.add(counts.rows);
             pool.give_back(block.bytes);
             if sink.is_closed() {

@@ -1,19 +1,17 @@
 //! Reader and parser threads: sources to blocks to keys.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 
 use parking_lot::Mutex;
 
-use super::block::{Block, Pool, Rows};
+use super::block::{Block, Pool};
 use super::error::InputError;
 use super::layout::{BadRows, Input, Layout};
 use super::open::{Ends, Opened, Source};
 use super::parser::Parser;
-use super::rejects::{PrivateFile, Reason};
+use super::rejects::PrivateFile;
 use super::sink::{Counts, InputCounts, KeySink};
 use super::{batch_reader, csv, lines, parquet};
 use crate::progress::Progress;
@@ -34,38 +32,19 @@ pub fn read<S: KeySink>(
     rejects: Option<&PrivateFile>,
     progress: &Progress,
 ) -> Result<InputCounts, InputError> {
-    read_rest(input, &BTreeMap::new(), sinks, rejects, progress)
-}
-
-/// Reads like [`read`], without the sources of these indexes, which were read before. Their counts
-/// apply to the limits of all sources.
-pub fn read_rest<S: KeySink>(
-    input: &Input,
-    ended: &BTreeMap<usize, Counts>,
-    sinks: &mut [S],
-    rejects: Option<&PrivateFile>,
-    progress: &Progress,
-) -> Result<InputCounts, InputError> {
     let pool = Pool::default();
-    let before = ended
-        .values()
-        .map(|counts| counts.of(Reason::OpenQuote))
-        .sum();
-    let (next_source, skipped) = (AtomicUsize::new(0), AtomicU64::new(before));
+    let (next_source, skipped) = (AtomicUsize::new(0), AtomicU64::new(0));
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
     // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
     let blocks = Arc::new(Mutex::new(receiver));
-    let rest = (0..)
-        .zip(&input.sources)
-        .filter(|(index, _)| !ended.contains_key(index));
-    expect(progress, rest.map(|(_, source)| source));
+    expect(progress, &input.sources);
     let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
     std::thread::scope(|scope| {
         let (pool, shared) = ((&pool, progress), (&next_source, &skipped));
         let readers: Vec<_> = (0..readers)
             .map(|_| {
                 let sender = sender.clone();
-                scope.spawn(move || read_sources(input, ended, shared, pool, sender))
+                scope.spawn(move || read_sources(input, shared, pool, sender))
             })
             .collect();
         drop(sender);
@@ -95,9 +74,7 @@ pub fn read_rest<S: KeySink>(
         }
         progress.check()?;
         if !input.is_part {
-            let mut total = counts.total();
-            ended.values().for_each(|counts| total.add(counts));
-            check_members(input, &total)?;
+            check_members(input, &counts.total())?;
         }
         Ok(counts)
     })
@@ -143,7 +120,6 @@ pub fn absent_members<'i>(input: &'i Input, counts: &Counts) -> impl Iterator<It
 /// Reads sources until none is left. An error stops the other readers too.
 fn read_sources(
     input: &Input,
-    ended: &BTreeMap<usize, Counts>,
     (next, skipped): (&AtomicUsize, &AtomicU64),
     (pool, progress): (&Pool, &Progress),
     sender: SyncSender<Block>,
@@ -154,12 +130,7 @@ fn read_sources(
         let Some(source) = input.sources.get(index) else {
             return Ok(());
         };
-        if ended.contains_key(&index) {
-            continue;
-        }
-        let blocks = Cell::new(0);
         let send = |block| {
-            blocks.set(blocks.get() + 1);
             let is_wanted = next.load(Ordering::Relaxed) < FAILED && !progress.is_stopped();
             is_wanted && sender.send(block).is_ok()
         };
@@ -195,14 +166,5 @@ fn read_sources(
             next.store(FAILED, Ordering::Relaxed);
             return read;
         }
-        let end = Rows::End {
-            blocks: blocks.get(),
-        };
-        let _ = sender.send(Block {
-            source: index,
-            bytes: Vec::new(),
-            len: 0,
-            rows: end,
-        });
     }
 }

@@ -87,14 +87,14 @@ pub struct PrivateFile {
 }
 
 impl PrivateFile {
-    /// Creates the file, readable by its owner only. `append` keeps existing rows.
-    pub fn create(path: &Path, sources: &[Source], append: bool) -> Result<Self, OutputFileError> {
+    /// Creates the file, readable by its owner only.
+    pub fn create(path: &Path, sources: &[Source]) -> Result<Self, OutputFileError> {
         check_output(path, sources)?;
         let failed = |source| OutputFileError::Write {
             path: path.display().to_string(),
             source,
         };
-        let file = open_private(path, append).map_err(failed)?;
+        let file = open_private(path).map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
             file: Mutex::new(Ok(file)),
@@ -155,13 +155,9 @@ pub fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileErr
 }
 
 /// Opens a file that only its owner can read, also if it existed with another mode.
-pub fn open_private(path: &Path, append: bool) -> io::Result<File> {
+pub fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options
-        .create(true)
-        .write(true)
-        .append(append)
-        .truncate(!append);
+    options.create(true).write(true).truncate(true);
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
     if file.metadata()?.is_file() {

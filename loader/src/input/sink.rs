@@ -14,12 +14,6 @@ pub trait KeySink: Send {
     /// any.
     fn take(&mut self, keys: &[DeviceKey], values: &[u8]);
 
-    /// Called after all keys of a block were taken, with the block's counts.
-    fn parsed(&mut self, _source: usize, _counts: &Counts) {}
-
-    /// Called at the end of a source of `blocks` blocks. Other sinks may still be parsing some.
-    fn ended(&mut self, _source: usize, _blocks: u64) {}
-
     /// Whether reading may end early.
     fn is_closed(&self) -> bool {
         false
@@ -27,7 +21,7 @@ pub trait KeySink: Send {
 }
 
 /// Counts of an input. A value is one row in one column, so one column has as many values as rows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     pub(crate) rows: u64,
     pub(crate) values: u64,

@@ -1,14 +1,12 @@
 //! Distinct keys: sorting, deduplication and exclusion of one run of keys.
 
-use serde::{Deserialize, Serialize};
-
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::SortedKeys;
 
 use super::record::{key_of, sort_and_keep_largest};
 
 /// Numbers of distinct keys.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Distinct {
     pub(crate) found: u64,
     /// Keys left after the unwanted ones were excluded.
@@ -21,14 +19,14 @@ pub struct Distinct {
 }
 
 impl Distinct {
-    /// The sum. Saturates: the numbers may be from a damaged journal.
+    /// The sum.
     pub fn and(self, other: Self) -> Self {
         Self {
-            found: self.found.saturating_add(other.found),
-            left: self.left.saturating_add(other.left),
-            carried_added: self.carried_added.saturating_add(other.carried_added),
-            carried_removed: self.carried_removed.saturating_add(other.carried_removed),
-            in_live: self.in_live.saturating_add(other.in_live),
+            found: self.found + other.found,
+            left: self.left + other.left,
+            carried_added: self.carried_added + other.carried_added,
+            carried_removed: self.carried_removed + other.carried_removed,
+            in_live: self.in_live + other.in_live,
         }
     }
 }

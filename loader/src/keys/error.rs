@@ -5,8 +5,6 @@ use std::io;
 /// Failure of a spill directory, or of a shard or chunk that does not fit memory.
 #[derive(Debug, thiserror::Error)]
 pub enum SpillError {
-    #[error("spill directory {dir}: another build uses it; choose another with --spill-dir")]
-    InUse { dir: String },
     #[error("spill directory {dir}: expected a directory, or a new name in one")]
     NoDirectory { dir: String, source: io::Error },
     #[error("spill directory {dir}: could not create a file in it")]
@@ -15,8 +13,6 @@ pub enum SpillError {
     Write { dir: String, source: io::Error },
     #[error("spill directory {dir}: could not read keys back")]
     Read { dir: String, source: io::Error },
-    #[error("spill directory {dir}: a write failed and keys were lost")]
-    Lost { dir: String },
     #[error(
         "spill directory {dir}: the keys of these inputs need about {needed} bytes, \
          found {found} free; choose another with --spill-dir, or raise --memory to spill less"

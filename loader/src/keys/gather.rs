@@ -84,23 +84,6 @@ impl<'m, 'd> Keys<'m, 'd> {
         has_any
     }
 
-    /// Resumes from the files of an earlier build, with this many valid bytes per partition.
-    pub fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
-        self.spill.resume(lengths)
-    }
-
-    /// Writes all added keys to disk, durably. Returns the bytes of each partition.
-    pub fn sync(&self) -> Result<Vec<u64>, SpillError> {
-        for partition in 0..PARTITIONS {
-            self.spill_partition(partition);
-        }
-        self.spill.sync()
-    }
-
-    pub fn are_spilled(&self) -> bool {
-        self.spill.is_used()
-    }
-
     /// Returns the first spill failure, if any.
     pub fn check(&self) -> Result<(), SpillError> {
         self.spill.take_failure().map_or(Ok(()), Err)
@@ -159,25 +142,24 @@ impl<'m, 'd> Keys<'m, 'd> {
 /// One parser's open segments, filled without contention.
 pub struct Filler<'k, 'm> {
     keys: &'k Keys<'m, 'k>,
-    open: Mutex<Vec<Segment<'m>>>,
+    open: Vec<Segment<'m>>,
 }
 
 impl<'k, 'm> Filler<'k, 'm> {
     pub fn new(keys: &'k Keys<'m, 'k>) -> Self {
         Self {
             keys,
-            open: Mutex::new((0..PARTITIONS).map(|_| Segment::default()).collect()),
+            open: (0..PARTITIONS).map(|_| Segment::default()).collect(),
         }
     }
 
     /// Adds keys, with the value of each or without any.
-    pub fn take(&self, keys: &[DeviceKey], values: &[u8]) {
-        let mut open = self.open.lock();
+    pub fn take(&mut self, keys: &[DeviceKey], values: &[u8]) {
         let mut values = values.iter();
         for key in keys {
             let partition = usize::from(key.as_bytes()[0]);
             let record = record(key, values.next());
-            let segment = &mut open[partition];
+            let segment = &mut self.open[partition];
             if !segment.push(&record) {
                 *segment = self.keys.exchange(partition, std::mem::take(segment));
                 segment.push(&record);
@@ -186,8 +168,8 @@ impl<'k, 'm> Filler<'k, 'm> {
     }
 
     /// Adds the open segments to the shared keys.
-    pub fn flush(&self) {
-        for (partition, segment) in self.open.lock().iter_mut().enumerate() {
+    pub fn flush(&mut self) {
+        for (partition, segment) in self.open.iter_mut().enumerate() {
             self.keys.add(partition, std::mem::take(segment));
         }
     }

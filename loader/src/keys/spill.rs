@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 
 use super::dir::SpillDir;
 use super::error::SpillError;
-use super::memory::{KEY_BYTES, Segment, block};
+use super::memory::{KEY_BYTES, Segment};
 use super::partition::{PARTITIONS, SHARDS_PER_PARTITION};
 
 /// Number of keys per shard of a partition.
@@ -187,75 +187,14 @@ impl<'d> Spill<'d> {
         if let Some(files) = self.files.get() {
             return Ok(files);
         }
-        let file = |partition| {
-            let file = self.dir.create(partition)?;
+
+        let mut files = Vec::with_capacity(PARTITIONS);
+        for _ in 0..PARTITIONS {
+            let file = self.dir.create_file()?;
             direct(&file, true);
-            Ok(Mutex::new(SpillFile::empty(file)))
-        };
-        let files = (0..PARTITIONS)
-            .map(file)
-            .collect::<Result<Vec<_>, SpillError>>()?;
+            files.push(Mutex::new(SpillFile::empty(file)));
+        }
         Ok(self.files.get_or_init(|| files))
-    }
-
-    /// Opens the files of an earlier build, truncated to their valid lengths, and counts their
-    /// keys.
-    pub fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
-        let read = |source| SpillError::Read {
-            dir: self.dir.shown(),
-            source,
-        };
-        let mut block = block();
-        let mut reopened = |(partition, bytes): (usize, &u64)| {
-            let mut file = SpillFile::empty(self.dir.reopen(partition, *bytes)?);
-            direct(&file.file, true);
-            file.keys = bytes / KEY_BYTES as u64;
-            let mut shards = Box::new([0; SHARDS_PER_PARTITION]);
-            file.read(&mut block, |keys| {
-                keys.iter().for_each(|key| shards[usize::from(key[1])] += 1)
-            })
-            .map_err(read)?;
-            self.bytes.fetch_add(*bytes, Ordering::Relaxed);
-            Ok(Mutex::new(SpillFile { shards, ..file }))
-        };
-        let files: Vec<_> = lengths
-            .iter()
-            .enumerate()
-            .map(&mut reopened)
-            .collect::<Result<_, _>>()?;
-        if files.len() != PARTITIONS {
-            return Err(SpillError::Changed {
-                dir: self.dir.shown(),
-            });
-        }
-        assert!(self.files.set(files).is_ok(), "nothing was written before");
-        Ok(())
-    }
-
-    /// Makes all writes durable. Returns the bytes of each file.
-    pub fn sync(&self) -> Result<Vec<u64>, SpillError> {
-        let sync = |file: &Mutex<SpillFile>| {
-            let failed = |error| self.dir.failed(error, self.bytes());
-            // Release the lock before waiting for the disk.
-            let (file, keys) = {
-                let file = file.lock();
-                (file.file.try_clone().map_err(failed)?, file.keys)
-            };
-            // The system reports a lost write once; a second sync would succeed.
-            if let Err(error) = file.sync_data() {
-                self.fail(failed(error));
-            }
-            Ok(keys * KEY_BYTES as u64)
-        };
-        let lengths = self.files()?.iter().map(sync).collect::<Result<_, _>>()?;
-        // A failed write lost keys of inputs that the caller would record as read.
-        if self.has_failed() {
-            Err(SpillError::Lost {
-                dir: self.dir.shown(),
-            })
-        } else {
-            Ok(lengths)
-        }
     }
 
     pub fn has_failed(&self) -> bool {

@@ -254,7 +254,7 @@ impl Units<'_> {
         let dir = self.spilled.dir;
         let mut files: Vec<SpillFile> = runs
             .iter()
-            .map(|_| Ok(SpillFile::empty(dir.create_unnamed()?)))
+            .map(|_| Ok(SpillFile::empty(dir.create_file()?)))
             .collect::<Result<_, _>>()?;
         // Every --memory leaves each buffer many keys.
         let Worker { unit, block } = worker;

@@ -53,16 +53,16 @@ fn gather<'m, 'd>(
     dir: &'d SpillDir,
 ) -> Keys<'m, 'd> {
     let gathered = Keys::new(slab, budget, dir);
-    let fillers: Vec<_> = (0..3).map(|_| Filler::new(&gathered)).collect();
+    let mut fillers: Vec<_> = (0..3).map(|_| Filler::new(&gathered)).collect();
     std::thread::scope(|scope| {
         for (filler, keys) in fillers
-            .iter()
+            .iter_mut()
             .zip(keys.chunks(keys.len().div_ceil(3).max(1)))
         {
             scope.spawn(|| keys.chunks(999).for_each(|keys| filler.take(keys, &[])));
         }
     });
-    fillers.iter().for_each(Filler::flush);
+    fillers.iter_mut().for_each(Filler::flush);
     drop(fillers);
     gathered.check().unwrap();
     gathered
@@ -80,7 +80,7 @@ fn spill<'d>(keys: &[DeviceKey], dir: &'d SpillDir) -> Spilled<'d> {
 fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     let keys: Vec<_> = (0..400_000).map(|n| key(n % 300_000)).collect();
     let unwanted = SortedKeys::sort(vec![key(11), key(300_000), key(299_999)]);
-    let (expected, dir) = (sorted(&keys, &unwanted), SpillDir::unnamed());
+    let (expected, dir) = (sorted(&keys, &unwanted), SpillDir::temporary());
     let mut listed = [key(11), key(12), key(299_998), key(300_001)];
     listed.sort();
     let checks = KeyChecks {
@@ -131,7 +131,7 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
 
 #[test]
 fn skewed_prefixes_and_duplicates_need_no_more_memory() {
-    let dir = SpillDir::unnamed();
+    let dir = SpillDir::temporary();
     let many_times = (0..200_000).map(|n| key_in(3, n % 500));
     let others = (0..300_000).map(|n| key_in(n as u8, n / 2));
     let keys: Vec<_> = many_times.chain(others).collect();
@@ -158,7 +158,7 @@ fn skewed_prefixes_and_duplicates_need_no_more_memory() {
 
 #[test]
 fn empty_input_gives_no_keys() {
-    let dir = SpillDir::unnamed();
+    let dir = SpillDir::temporary();
     let spilled = spill(&[], &dir);
     assert_eq!(
         read_all(&spilled.units(5000, KeyChecks::default()), 5000).unwrap(),
@@ -175,7 +175,7 @@ fn empty_input_gives_no_keys() {
 
 #[test]
 fn largest_value_of_each_key_comes_out_of_memory_and_disk() {
-    let dir = SpillDir::unnamed();
+    let dir = SpillDir::temporary();
     let keys: Vec<_> = (0..400_000).map(|n| key(n % 300_000)).collect();
     let values: Vec<u8> = (0..400_000_u64).map(|n| (n / 7 % 16) as u8).collect();
     let mut expected: Vec<_> = (0..300_000).map(|n| (keys[n], values[n])).collect();
@@ -208,7 +208,7 @@ fn largest_value_of_each_key_comes_out_of_memory_and_disk() {
         let budget = Budget::tiny(memory, 3);
         let mut slab = Slab::of(budget.segments()).unwrap();
         let gathered = Keys::new(&mut slab, &budget, &dir);
-        let filler = Filler::new(&gathered);
+        let mut filler = Filler::new(&gathered);
         filler.take(&keys, &values);
         filler.flush();
         drop(filler);

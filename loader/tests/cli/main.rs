@@ -21,7 +21,6 @@ mod reading;
 mod remote;
 mod remote_faults;
 mod remote_inputs;
-mod resume;
 mod ribbon;
 mod signing;
 mod values;

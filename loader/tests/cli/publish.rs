@@ -441,8 +441,6 @@ fn compaction_refuses_flags_of_inputs() {
         "--allow-lookalikes",
         "--memory 1GiB",
         "--spill-dir {}/spill",
-        "--spill-dir {}/spill --resume",
-        "--spill-dir {}/spill --checkpoint 1s",
         "--keep-carried",
         "--max-carried-loss 1",
         "--metrics-file {}/metrics",

@@ -8,7 +8,6 @@ use testkit::port::free_port;
 use testkit::process::{outcome, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::server::{Fault, FileServer};
-use testkit::wait_until;
 
 use crate::support::{gzip, zst};
 
@@ -92,30 +91,6 @@ fn broken_input_is_resumed_once_from_its_first_missing_byte() {
         expected,
         "without a tag the reader resumes"
     );
-}
-
-#[test]
-fn replaced_object_fails_the_build() {
-    let sandbox = Sandbox::new();
-    let all = ids(IdKind::Md5, 0..1001);
-    sandbox.file("dump", lines(&all[..1000]));
-    let web = FileServer::serve(sandbox.path());
-    let build = "build --store {}/s --audience a --spill-dir {}/spill --checkpoint 20ms";
-    let build = format!("{build} {}/dump -", web.url());
-    // The build has read one input and waits for the other.
-    let mut child = spawn(&mut command(sandbox.path(), &build));
-    let state = sandbox.path().join("spill/rtad-state.json");
-    wait_until("one input is read", || {
-        assert!(child.try_wait().unwrap().is_none(), "the build waits");
-        state.exists()
-    });
-    child.kill().unwrap();
-    child.wait().unwrap();
-    sandbox.file("dump", lines(&all[1..]));
-    sandbox
-        .run(&format!("{build} --resume"))
-        .fails(2, "/dump: expected ");
-    assert!(sandbox.store().is_empty());
 }
 
 /// A server without tags and ranges: the time of modification tells versions apart.

@@ -123,7 +123,7 @@ pub async fn put_unless_held(
 
 /// Whether the store holds a chunk, by name and size, for the duration of a publish. Old chunks
 /// outside the live generation do not count in an object store: a gc may be removing them.
-pub async fn holds_chunk(
+async fn holds_chunk(
     backend: &Backend,
     audience: &AudienceName,
     entry: &ChunkEntry,

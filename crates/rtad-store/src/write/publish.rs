@@ -22,7 +22,7 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutPayload};
 
 use super::base::Base;
-use super::chunks::{holds_chunk, put_unless_held, safe_chunks, sync_chunks};
+use super::chunks::{put_unless_held, safe_chunks, sync_chunks};
 use super::deltas::{in_order, merged, put_delta, sign_deltas};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
@@ -33,7 +33,7 @@ use crate::error::StoreError;
 use crate::layout::{current_path, manifest_path, signature_path};
 use rtad_core::files::FileLock;
 use rtad_core::snapshot::{
-    AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Current, Digest, Folded, Manifest,
+    AudienceName, BuiltChunk, BuiltDelta, Current, Digest, Folded, Manifest,
 };
 
 /// Deltas that a generation carries on from earlier ones. More are merged into one.
@@ -110,23 +110,6 @@ impl Publication<'_> {
             self.writer.backend(),
             self.audience(),
             chunk,
-            &self.safe_chunks,
-        )
-        .await
-    }
-
-    /// Whether the store holds a chunk, by name and size, for the duration of this publish. Old
-    /// chunks outside the live generation do not count in an object store: a gc may be removing
-    /// them.
-    ///
-    /// # Errors
-    ///
-    /// A store error.
-    pub async fn holds_chunk(&self, entry: &ChunkEntry) -> Result<bool, StoreError> {
-        holds_chunk(
-            self.writer.backend(),
-            self.audience(),
-            entry,
             &self.safe_chunks,
         )
         .await

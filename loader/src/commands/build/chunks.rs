@@ -77,14 +77,15 @@ impl Drop for MemoryLease<'_> {
     }
 }
 
-/// Output of a group of shards: its chunks, then its end.
+/// Output of a group of shards: its chunks, then the number of its keys.
 #[derive(Debug)]
 pub enum PipelineItem<'r> {
-    /// A chunk of a group, and its memory.
-    Chunk(usize, BuiltChunk, MemoryLease<'r>),
-    /// The end of a group: its number of chunks and of keys.
-    End(usize, usize, Distinct),
+    /// A chunk and its memory.
+    Chunk(BuiltChunk, MemoryLease<'r>),
+    Keys(Distinct),
 }
+
+type ItemSender<'r> = mpsc::Sender<Result<PipelineItem<'r>, SpillError>>;
 
 pub struct ChunkPipeline<'a> {
     pub(super) filter: &'a FilterSpec,
@@ -100,15 +101,12 @@ impl<'a> ChunkPipeline<'a> {
         (self.shards_per_chunk as usize).max(SHARDS_PER_PARTITION)
     }
 
-    /// Builds all chunks except those of the groups in `done`. `drain` receives them on this
-    /// thread; the builders stop when it returns.
+    /// Builds all chunks. `drain` receives them on this thread; the builders stop when it returns.
     pub fn run<T, E>(
         &self,
-        done: &[usize],
         drain: impl FnOnce(mpsc::Receiver<Result<PipelineItem<'a>, SpillError>>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let queue =
-            Mutex::new((0..SHARDS / self.group_shards()).filter(|group| !done.contains(group)));
+        let queue = Mutex::new(0..SHARDS / self.group_shards());
         let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
         let work = |sender: mpsc::Sender<_>| {
             let mut worker = Worker::new(self.builders.unit_bytes);
@@ -139,58 +137,36 @@ impl<'a> ChunkPipeline<'a> {
         &self,
         group: usize,
         worker: &mut Worker,
-        sender: &mpsc::Sender<Result<PipelineItem<'a>, SpillError>>,
+        sender: &ItemSender<'a>,
     ) -> Result<bool, SpillError> {
-        let first = group * self.group_shards();
-        let per_chunk = self.shards_per_chunk as usize;
-        let mut open: Option<OpenChunk<'a>> = None;
-        let (mut chunks, mut is_open, mut too_large) = (0, true, None);
-        let mut close = |open: Option<OpenChunk<'a>>| {
-            let Some(made) = open.and_then(OpenChunk::finish) else {
-                return true;
-            };
-            chunks += 1;
-            sender
-                .blocking_send(Ok(PipelineItem::Chunk(group, made.0, made.1)))
-                .is_ok()
+        let first_shard = group * self.group_shards();
+        let mut chunks = GroupChunks {
+            pipeline: self,
+            sender,
+            open: None,
+            stopped: None,
         };
+
         let distinct = self.keys.shards(
-            first..first + self.group_shards(),
+            first_shard..first_shard + self.group_shards(),
             worker,
             &mut |shard, keys| {
-                let run = usize::from(shard) / per_chunk;
-                if open.as_ref().is_none_or(|open| open.run != run) {
-                    is_open = close(open.take());
-                    if !is_open {
-                        return false;
-                    }
-                }
-                let open = open.get_or_insert_with(|| self.open(run));
-                match self.filter.value_bits() {
-                    0 => open.chunk.add_shard(shard, keys.iter().map(device_key)),
-                    _ => {
-                        let members = keys.iter().map(|record| member(shard, *record));
-                        open.chunk.add_shard_with_values(shard, members);
-                    }
-                }
-                let is_too_large = open.chunk.body_bytes() > self.pool.total;
-                if is_too_large {
-                    too_large = Some((run * per_chunk) as u32);
-                }
-                !is_too_large
+                chunks.add(shard, keys);
+                chunks.stopped.is_none()
             },
         )?;
-        if let Some(first_shard) = too_large {
-            return Err(SpillError::ChunkTooLarge {
+        chunks.close();
+
+        match chunks.stopped {
+            None => Ok(sender
+                .blocking_send(Ok(PipelineItem::Keys(distinct)))
+                .is_ok()),
+            Some(Stopped::NoReceiver) => Ok(false),
+            Some(Stopped::TooLarge { first_shard }) => Err(SpillError::ChunkTooLarge {
                 first_shard,
                 most: self.pool.total,
-            });
+            }),
         }
-        is_open = is_open && close(open.take());
-        Ok(is_open
-            && sender
-                .blocking_send(Ok(PipelineItem::End(group, chunks, distinct)))
-                .is_ok())
     }
 
     fn open(&self, run: usize) -> OpenChunk<'a> {
@@ -227,10 +203,64 @@ struct OpenChunk<'a> {
     lease: MemoryLease<'a>,
 }
 
-impl<'a> OpenChunk<'a> {
-    fn finish(mut self) -> Option<(BuiltChunk, MemoryLease<'a>)> {
-        let chunk = self.chunk.finish()?;
-        self.lease.shrink_to(chunk.entry.size_bytes);
-        Some((chunk, self.lease))
+/// The chunks of one group, one open at a time.
+struct GroupChunks<'p, 'a> {
+    pipeline: &'p ChunkPipeline<'a>,
+    sender: &'p ItemSender<'a>,
+    open: Option<OpenChunk<'a>>,
+    /// Why no more shards are taken.
+    stopped: Option<Stopped>,
+}
+
+enum Stopped {
+    /// A chunk could not be written.
+    NoReceiver,
+    /// A chunk does not fit the pool.
+    TooLarge { first_shard: u32 },
+}
+
+impl GroupChunks<'_, '_> {
+    /// Adds a shard to its chunk, and sends the chunk before it.
+    fn add(&mut self, shard: u16, keys: &[u128]) {
+        let per_chunk = self.pipeline.shards_per_chunk as usize;
+        let run = usize::from(shard) / per_chunk;
+        if self.open.as_ref().is_some_and(|open| open.run != run) {
+            self.close();
+            if self.stopped.is_some() {
+                return;
+            }
+        }
+
+        let open = self.open.get_or_insert_with(|| self.pipeline.open(run));
+        if self.pipeline.filter.value_bits() > 0 {
+            let members = keys.iter().map(|record| member(shard, *record));
+            open.chunk.add_shard_with_values(shard, members);
+        } else {
+            open.chunk.add_shard(shard, keys.iter().map(device_key));
+        }
+
+        if open.chunk.body_bytes() > self.pipeline.pool.total {
+            let first_shard = (run * per_chunk) as u32;
+            self.stopped = Some(Stopped::TooLarge { first_shard });
+        }
+    }
+
+    /// Sends the open chunk, unless it is empty or was stopped.
+    fn close(&mut self) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let Some(mut open) = self.open.take() else {
+            return;
+        };
+        let Some(chunk) = open.chunk.finish() else {
+            return;
+        };
+
+        open.lease.shrink_to(chunk.entry.size_bytes);
+        let item = PipelineItem::Chunk(chunk, open.lease);
+        if self.sender.blocking_send(Ok(item)).is_err() {
+            self.stopped = Some(Stopped::NoReceiver);
+        }
     }
 }

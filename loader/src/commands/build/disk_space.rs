@@ -14,20 +14,15 @@ use crate::keys::{Budget, KEY_BYTES, SpillDir, SpillError};
 /// Sample size per file.
 const SAMPLE_BYTES: u64 = 64 << 10;
 
-/// Compares the estimate for `input` with the free space, plus the `spilled` bytes already on disk.
-pub fn check(
-    input: &Input,
-    dir: &SpillDir,
-    budget: &Budget,
-    spilled: u64,
-) -> Result<(), SpillError> {
+/// Compares the estimate for `input` with the free space.
+pub fn check(input: &Input, dir: &SpillDir, budget: &Budget) -> Result<(), SpillError> {
     let needed = input
         .sources
         .iter()
         .map(|source| keys_in(input, source))
         .sum::<f64>() as u64
         * KEY_BYTES as u64;
-    let found = dir.free_bytes().unwrap_or(u64::MAX).saturating_add(spilled);
+    let found = dir.free_bytes().unwrap_or(u64::MAX);
     if needed > budget.segments() as u64 && needed > found {
         return Err(SpillError::NoRoom {
             dir: dir.shown(),

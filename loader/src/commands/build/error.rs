@@ -1,20 +1,14 @@
-//! Errors of a build, and the failure whose completed work is kept.
+//! Errors of a build.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 
-use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::snapshot::{AudienceName, ManifestError};
 
-/// A build that cannot begin, continue or be published.
+/// A build that cannot begin or be published.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    #[error(
-        "the chunks give an invalid manifest; nothing was published; a build without --resume \
-         starts over"
-    )]
+    #[error("the chunks give an invalid manifest; nothing was published")]
     InvalidManifest(#[source] ManifestError),
     #[error(
         "audience {audience} has ribbon filters, to which no key can be added: run a full build, \
@@ -33,16 +27,6 @@ pub enum BuildError {
     },
     #[error("--memory: more than the system has")]
     NoMemory { source: io::Error },
-    #[error(
-        "spill directory {dir}: holds the files of an interrupted build; continue it with \
-         --resume, or remove the files to start over"
-    )]
-    Interrupted { dir: String },
-    #[error(
-        "spill directory {dir}: belongs to another build: {what}; remove its files to start \
-        over"
-    )]
-    OtherBuild { dir: String, what: String },
 }
 
 impl CommandFailure for BuildError {
@@ -51,38 +35,5 @@ impl CommandFailure for BuildError {
             Self::InvalidManifest(_) => ExitStatus::Unexpected,
             _ => ExitStatus::Usage,
         }
-    }
-
-    fn is_resumable(&self) -> bool {
-        matches!(self, Self::NoMemory { .. })
-    }
-}
-
-/// A failed build that `--resume` continues.
-#[derive(Debug)]
-pub struct Resumable {
-    pub(super) dir: String,
-    pub(super) cause: CommandError,
-}
-
-impl fmt::Display for Resumable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dir = &self.dir;
-        write!(
-            f,
-            "completed work is kept in {dir}; the same command with --resume continues it"
-        )
-    }
-}
-
-impl Error for Resumable {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.cause)
-    }
-}
-
-impl CommandFailure for Resumable {
-    fn exit(&self) -> ExitStatus {
-        self.cause.exit()
     }
 }

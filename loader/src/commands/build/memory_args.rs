@@ -1,13 +1,11 @@
 //! Flags for the memory limit and the spill directory of a build.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 
 use super::super::input_args::InputArgs;
 use super::super::value_parsers::parse_size;
-use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir, SpillError, TooLittle};
 
 #[derive(Debug, Args)]
@@ -16,24 +14,10 @@ pub struct MemoryArgs {
     /// thread beyond two
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     memory: u64,
-    /// Spill keys to files in DIR, which is created if needed, instead of unnamed files in the
-    /// system's temporary directory. The files survive an interruption, and --resume continues from
-    /// them
+    /// Spill keys to unnamed files in DIR, which is created if needed, instead of the system's
+    /// temporary directory
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
-    /// Continue the interrupted build in --spill-dir; start over if there is none, or if it was of
-    /// other inputs
-    #[arg(long, requires = "spill_dir")]
-    pub(super) resume: bool,
-    /// Interval between checkpoints of the reading progress; with --spill-dir
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "10s",
-        value_parser = humantime::parse_duration,
-        requires = "spill_dir"
-    )]
-    pub(super) checkpoint: Duration,
 }
 
 impl MemoryArgs {
@@ -48,8 +32,8 @@ impl MemoryArgs {
 
     pub fn spill_dir(&self) -> Result<SpillDir, SpillError> {
         match &self.spill_dir {
-            Some(dir) => SpillDir::named(dir, &[STATE, CHUNKS]),
-            None => Ok(SpillDir::unnamed()),
+            Some(dir) => SpillDir::at(dir),
+            None => Ok(SpillDir::temporary()),
         }
     }
 }

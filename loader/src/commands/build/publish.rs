@@ -6,7 +6,6 @@
 //! manifest names the chunks of a wrong estimate, so `gc` removes them.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use std::collections::HashMap;
 use tokio::runtime::Runtime;
 
 use rtad_cli::command_error::CommandError;
@@ -24,11 +23,10 @@ use super::super::new_manifest::{NO_GENERATION, new_manifest};
 use super::super::overlap::LiveSample;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::error::BuildError;
-use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
     Budget, Builders, Distinct, KeyChecks, SHARDS_PER_PARTITION, ShardFilters, ShardKeys, Sorted,
-    SpillError, Spilled, Worker,
+    Spilled, Worker,
 };
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
@@ -55,8 +53,6 @@ pub struct BuildPlan<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
     pub(super) chunk_rule: ChunkRule,
-    /// Journal of stored chunks, if the build can be resumed.
-    pub(super) journal: Option<JournalLocation<'a>>,
 }
 
 pub enum ChunkSink<'s> {
@@ -82,37 +78,22 @@ struct StoredChunks {
 }
 
 enum StoredItem {
-    Chunk(usize, ChunkRecord, bool),
-    End(usize, usize, Distinct),
+    Chunk { record: ChunkRecord, is_new: bool },
+    Keys(Distinct),
 }
 
 impl ChunkSink<'_> {
-    /// Whether the store holds all chunks of a group.
-    async fn holds(&self, group: &Group) -> Result<bool, CommandError> {
-        let Self::Store(publication) = self else {
-            return Ok(false);
-        };
-        for chunk in &group.chunks {
-            if !publication.holds_chunk(&chunk.entry).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     async fn put(&self, made: PipelineItem<'_>) -> Result<StoredItem, CommandError> {
         match made {
-            PipelineItem::Chunk(group, chunk, _lease) => {
+            PipelineItem::Chunk(chunk, _lease) => {
                 let record = chunk.record();
                 let is_new = match self {
                     Self::Store(publication) => publication.put_chunk(chunk).await?,
                     Self::Nowhere => false,
                 };
-                Ok(StoredItem::Chunk(group, record, is_new))
+                Ok(StoredItem::Chunk { record, is_new })
             }
-            PipelineItem::End(group, chunks, distinct) => {
-                Ok(StoredItem::End(group, chunks, distinct))
-            }
+            PipelineItem::Keys(distinct) => Ok(StoredItem::Keys(distinct)),
         }
     }
 }
@@ -233,23 +214,36 @@ impl BuildPlan<'_> {
             keys,
             pool,
         };
-        let mut puts = StoredGroups::begin(self, sink, shards_per_chunk)?;
-        let done: Vec<usize> = puts.done.iter().map(|group| group.group).collect();
-        pipeline.run(&done, |mut receiver| {
+        let mut stored = StoredChunks {
+            manifest: ManifestBuilder::new(self.filter, self.target_fpr),
+            chunks_written: 0,
+            distinct: Distinct::default(),
+        };
+
+        pipeline.run(|mut receiver| {
             let all = async {
                 let made = stream::poll_fn(|context| receiver.poll_recv(context));
                 let mut made = made
                     .map(async |made| sink.put(made?).await)
                     .buffer_unordered(PARALLEL_PUTS);
-                while let Some(put) = made.try_next().await? {
-                    puts.add(put, self.progress)?;
+                while let Some(item) = made.try_next().await? {
+                    match item {
+                        StoredItem::Chunk { record, is_new } => {
+                            self.progress.add(1);
+                            stored.manifest.add_record(record);
+                            stored.chunks_written += u64::from(is_new);
+                        }
+                        StoredItem::Keys(distinct) => {
+                            stored.distinct = stored.distinct.and(distinct);
+                        }
+                    }
                     self.progress.check()?;
                 }
                 Ok::<_, CommandError>(())
             };
             self.runtime.block_on(all)
         })?;
-        Ok(puts.end(self))
+        Ok(stored)
     }
 
     /// Commits the manifest if it passes the gate.
@@ -269,8 +263,7 @@ impl BuildPlan<'_> {
         };
         let check = manifest.check();
         let manifest = self.manifest(manifest, generation, distinct.found);
-        // Parse the manifest as readers do: chunks come from many threads and from interrupted
-        // builds.
+        // Parse the manifest as readers do: an invalid one must not be published.
         Manifest::parse(&manifest.to_bytes(), self.audience, generation)
             .map_err(BuildError::InvalidManifest)?;
         self.gate.check(&manifest, &check)?;
@@ -289,8 +282,7 @@ impl BuildPlan<'_> {
     fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {
         let build = BuildReport {
             rows: self.counts.rows,
-            // An interrupted stream may have left keys that the resumed stream no longer contains.
-            duplicates: (self.counts.keys + self.merged.added().len() as u64).saturating_sub(found),
+            duplicates: self.counts.keys + self.merged.added().len() as u64 - found,
             rejected: self.counts.rejected.iter().sum(),
             ..BuildReport::default()
         };
@@ -321,91 +313,6 @@ pub fn largest_chunk(
         .map(|run| run.iter().sum())
         .max()
         .unwrap_or(0)
-}
-
-struct StoredGroups<'a> {
-    journal: Option<Journal<'a>>,
-    open: HashMap<usize, OpenGroup>,
-    done: Vec<Group>,
-    chunks_written: u64,
-}
-
-#[derive(Default)]
-struct OpenGroup {
-    chunks: Vec<ChunkRecord>,
-    /// Number of chunks and keys, once known.
-    end: Option<(usize, Distinct)>,
-}
-
-impl<'a> StoredGroups<'a> {
-    /// Starts with the groups that an interrupted build stored.
-    fn begin(
-        plan: &BuildPlan<'a>,
-        sink: &ChunkSink<'_>,
-        shards_per_chunk: u32,
-    ) -> Result<Self, CommandError> {
-        let mut puts = Self {
-            journal: None,
-            open: HashMap::new(),
-            done: Vec::new(),
-            chunks_written: 0,
-        };
-        if let (Some(journal), ChunkSink::Store(_)) = (&plan.journal, sink) {
-            // A gc may have removed chunks since.
-            let holds = |group: &Group| plan.runtime.block_on(sink.holds(group));
-            let (journal, groups) = journal.open(shards_per_chunk, holds)?;
-            (puts.journal, puts.done) = (Some(journal), groups);
-        }
-        Ok(puts)
-    }
-
-    fn add(&mut self, put: StoredItem, progress: &Progress) -> Result<(), SpillError> {
-        let group = match put {
-            StoredItem::Chunk(group, record, is_new) => {
-                progress.add(1);
-                self.chunks_written += u64::from(is_new);
-                self.open.entry(group).or_default().chunks.push(record);
-                group
-            }
-            StoredItem::End(group, chunks, distinct) => {
-                self.open.entry(group).or_default().end = Some((chunks, distinct));
-                group
-            }
-        };
-        let open = &self.open[&group];
-        if let Some((count, distinct)) = open.end
-            && count == open.chunks.len()
-        {
-            let chunks = self.open.remove(&group).unwrap_or_default().chunks;
-            let group = Group {
-                group,
-                distinct,
-                chunks,
-            };
-            if let Some(journal) = &mut self.journal {
-                journal.add(&group)?;
-            }
-            self.done.push(group);
-        }
-        Ok(())
-    }
-
-    fn end(self, plan: &BuildPlan<'_>) -> StoredChunks {
-        let mut manifest = ManifestBuilder::new(plan.filter, plan.target_fpr);
-        let mut distinct = Distinct::default();
-        for group in self.done {
-            distinct = distinct.and(group.distinct);
-            group
-                .chunks
-                .into_iter()
-                .for_each(|chunk| manifest.add_record(chunk));
-        }
-        StoredChunks {
-            manifest,
-            chunks_written: self.chunks_written,
-            distinct,
-        }
-    }
 }
 
 #[cfg(test)]

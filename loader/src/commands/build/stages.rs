@@ -20,9 +20,6 @@ pub struct Stages {
     pub(super) memory_bytes: u64,
     /// Peak memory of the process; `None` if the system does not report it.
     pub(super) peak_memory_bytes: Option<u64>,
-    /// Whether this run resumed an interrupted build; times and memory cover this run only.
-    #[serde(rename = "resumed")]
-    pub(super) is_resumed: bool,
     /// Keys on disk; 0 if all fit into memory.
     pub(super) spilled_bytes: u64,
     #[serde(skip)]
@@ -38,14 +35,12 @@ impl Stages {
             threads: budget.threads(),
             memory_bytes: budget.memory(),
             peak_memory_bytes: None,
-            is_resumed: false,
             spilled_bytes: 0,
             last: Instant::now(),
         }
     }
 
-    pub fn read(&mut self, is_resumed: bool) {
-        self.is_resumed = is_resumed;
+    pub fn read(&mut self) {
         self.read_seconds = self.lap();
     }
 

@@ -108,7 +108,7 @@ fn write_changes(
     merged: &MergedDeltas,
     carried: Option<&CarriedChanges>,
 ) -> io::Result<()> {
-    let mut out = BufWriter::new(open_private(&args.changes, false)?);
+    let mut out = BufWriter::new(open_private(&args.changes)?);
     frames::write(&mut out, FrameContent::Added, merged.added())?;
     frames::write(
         &mut out,

@@ -118,7 +118,7 @@ fn check(kinds: [&str; 2], case: Option<Case>) {
         is_part: false,
     };
     let folder = tempfile::tempdir().unwrap();
-    let file = PrivateFile::create(&folder.path().join("rejects"), &[], false).unwrap();
+    let file = PrivateFile::create(&folder.path().join("rejects"), &[]).unwrap();
     let mut parser = Parser::new(&input, Some(&file));
     let bytes = text.into_bytes();
     let len = bytes.len();

@@ -34,12 +34,11 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
         runtime: &runtime,
         progress: &Progress::new(false),
         chunk_rule,
-        journal: None,
     };
-    let dir = SpillDir::unnamed();
+    let dir = SpillDir::temporary();
     let mut slab = Slab::of(budget.segments()).unwrap();
     let collected = Keys::new(&mut slab, &budget, &dir);
-    let filler = Filler::new(&collected);
+    let mut filler = Filler::new(&collected);
     filler.take(keys, &[]);
     filler.flush();
     drop(filler);
