@@ -20,7 +20,6 @@ const REQUEST_BYTES: u64 = 64 << 20;
 /// An object that is being read, in order or range by range. Not for concurrent use.
 pub struct Object {
     reader: RangeReader,
-    version: Option<String>,
 }
 
 impl std::fmt::Debug for Object {
@@ -68,27 +67,15 @@ impl Object {
             .wait(&path, objects.head(&path))
             .await?;
         let found = found.map_err(|source| StoreError::backend("look up", &path, source))?;
-        // Without `Last-Modified`, object_store answers 1970.
-        let modified = Some(found.last_modified).filter(|time| time.timestamp() != 0);
-        let version = found
-            .e_tag
-            .or_else(|| modified.map(|time| time.to_rfc3339()));
         let reader = RangeReader::new(objects, path, found.size, STALL_TIMEOUT);
         Ok(Self {
             reader: reader.with_request_bytes(REQUEST_BYTES),
-            version,
         })
     }
 
     /// Size of the object.
     pub const fn size_bytes(&self) -> u64 {
         self.reader.size()
-    }
-
-    /// Version of the object: its entity tag, or its time of modification if the store has no tags;
-    /// `None` if the server names neither.
-    pub fn version(&self) -> Option<&str> {
-        self.version.as_deref()
     }
 
     /// The next bytes, about 1 MiB; empty at the end.

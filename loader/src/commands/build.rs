@@ -8,21 +8,19 @@ mod chunks;
 mod compact;
 mod disk_space;
 mod error;
-mod if_changed;
 mod memory_args;
 mod publish;
 mod report;
 mod stages;
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{Digest, Lineage, shards_per_chunk};
+use rtad_core::snapshot::{Lineage, shards_per_chunk};
 use rtad_sign::SignArgs;
 use rtad_store::write::{Base, StoreWriter};
 use tokio::runtime::Runtime;
@@ -45,7 +43,6 @@ use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir, appended_value
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 use error::BuildError;
-use if_changed::Unchanged;
 use memory_args::MemoryArgs;
 use publish::{BuildPlan, ChunkSink};
 use report::{BuildSummary, Changes};
@@ -110,15 +107,6 @@ pub struct BuildArgs {
     /// --store or --audience would begin a new one
     #[arg(long)]
     require_live: bool,
-    /// Build only if an input (its name, size or time), a flag that shapes the result, or the
-    /// audience itself has changed since the live generation; labels do not count
-    #[arg(long, conflicts_with = "expires")]
-    if_changed: bool,
-    /// With --if-changed: build nevertheless if the live generation is older than this, so that its
-    /// age stays below the `max_age` of pods
-    #[arg(long, value_name = "TIME", requires = "if_changed",
-        value_parser = humantime::parse_duration)]
-    rebuild_after: Option<Duration>,
     /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
@@ -126,8 +114,8 @@ pub struct BuildArgs {
     /// stay in a delta. A full build avoids both effects. Labels stay unless --label gives another
     /// value
     #[arg(long, conflicts_with_all = ["inputs", "InputArgs", "rejects", "RejectLimit",
-        "MemoryArgs", "keep_carried", "CarriedLimitArgs", "fpr", "filter", "value", "allow_empty",
-        "if_changed"])]
+        "MemoryArgs", "keep_carried", "CarriedLimitArgs", "fpr", "filter", "value",
+        "allow_empty"])]
     compact: bool,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
     /// http://
@@ -144,11 +132,6 @@ impl BuildArgs {
 pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
     if args.compact {
         return compact(&args, output);
-    }
-    if args.if_changed
-        && let Some(unchanged) = if_changed::find(&args)?
-    {
-        return output.report(&unchanged, Unchanged::write_text);
     }
     let dir = args.memory.spill_dir()?;
     let mut build = Prepared::new(&args, &dir)?;
@@ -263,8 +246,6 @@ struct Prepared {
     merged: MergedDeltas,
     /// `None` if they are unreadable.
     carried: Option<Carried>,
-    /// Of the inputs before they are read; `None` with a stream.
-    inputs_sha256: Option<Digest>,
     rejects: Option<PrivateFile>,
 }
 
@@ -305,7 +286,6 @@ impl Prepared {
         let flags = (args.carried.keep_carried, limit.is_given());
         let carried = Carried::read(flags, &mut merged, writer.store(), &base);
         let carried = runtime.block_on(carried)?;
-        let inputs_sha256 = if_changed::digest(args, &input);
         disk_space::check(&input, dir, &budget)?;
         let rejects = args.rejects.create(&input)?;
         Ok(Self {
@@ -319,7 +299,6 @@ impl Prepared {
             live,
             merged,
             carried,
-            inputs_sha256,
             rejects,
         })
     }
@@ -345,10 +324,6 @@ impl Prepared {
             .limit
             .check(&self.input.sources, &counts, args.allow_empty)?;
         let lineage = args.lineage.lineage(&self.input.sources, &counts);
-        let lineage = Lineage {
-            inputs_sha256: self.inputs_sha256,
-            ..lineage
-        };
 
         let counts = counts.total();
         args.rejects
@@ -379,24 +354,6 @@ impl KeySink for Filler<'_, '_> {
     fn is_closed(&self) -> bool {
         Filler::is_closed(self)
     }
-}
-
-/// Names and values of flags.
-type Facts = Vec<(String, String)>;
-
-/// The flags that the keys and the chunks depend on.
-fn shape(args: &BuildArgs, input: &Input) -> Facts {
-    let facts = [
-        ("--audience", args.target.audience.to_string()),
-        ("--filter", args.filter.as_str().to_owned()),
-        ("--fpr", args.fpr.to_string()),
-        ("input format and id kinds", format!("{:?}", input.layout)),
-        ("--value", format!("{:?}", input.value)),
-        ("--case", format!("{:?}", input.case)),
-        ("--keep-carried", args.carried.keep_carried.to_string()),
-        ("--blank", format!("{:?}", args.input.blanks())),
-    ];
-    facts.map(|(name, fact)| (name.to_owned(), fact)).to_vec()
 }
 
 fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {

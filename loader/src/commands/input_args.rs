@@ -140,11 +140,6 @@ impl CommandFailure for InputArgsError {
 }
 
 impl InputArgs {
-    /// Additional ids that mean "no id".
-    pub fn blanks(&self) -> &[String] {
-        &self.blanks
-    }
-
     /// The value of `--threads`, if given.
     pub fn explicit_threads(&self) -> Option<usize> {
         self.threads.map(NonZeroUsize::get)

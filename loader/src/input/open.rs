@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use flate2::read::MultiGzDecoder;
 
@@ -57,42 +56,6 @@ impl Source {
                 .filter(std::fs::Metadata::is_file)
                 .map(|file| file.len()),
             Self::Remote(url) => Remote::open(url).ok().map(|found| found.size_bytes()),
-        }
-    }
-
-    /// Fingerprint of its content without reading it: size and version. `None` for a stream, or if
-    /// the server names no version.
-    pub fn identity(&self) -> Result<Option<String>, InputError> {
-        match self {
-            Self::Stdin | Self::Batches(_) => Ok(None),
-            Self::File(path) => {
-                let failed = |source| InputError::Open {
-                    input: self.name(),
-                    source,
-                };
-                let facts = std::fs::metadata(path).map_err(failed)?;
-                if !facts.is_file() {
-                    return Ok(None);
-                }
-                let modified = facts
-                    .modified()
-                    .ok()
-                    .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                let modified = modified.unwrap_or_default();
-                let (seconds, nanoseconds) = (modified.as_secs(), modified.subsec_nanos());
-                Ok(Some(format!(
-                    "{} bytes, modified at {seconds}.{nanoseconds:09}",
-                    facts.len()
-                )))
-            }
-            Self::Remote(url) => {
-                let found =
-                    Remote::open(url).map_err(|error| InputError::open(&self.name(), error))?;
-                let size = found.size_bytes();
-                Ok(found
-                    .version()
-                    .map(|version| format!("{size} bytes, version {version}")))
-            }
         }
     }
 }

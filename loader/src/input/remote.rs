@@ -38,11 +38,6 @@ impl Remote {
         self.object.size_bytes()
     }
 
-    /// Version of the object at its URL, if the server names one.
-    pub fn version(&self) -> Option<&str> {
-        self.object.version()
-    }
-
     /// A byte range, which must be within the object.
     pub fn part(&mut self, part: Range<u64>) -> io::Result<Vec<u8>> {
         self.runtime

@@ -6,7 +6,6 @@ use std::process::Command;
 use rtad_core::device::IdKind;
 use testkit::process::{Outcome, outcome, run, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
-use testkit::server::FileServer;
 use testkit::store::{Files, files};
 use testkit::wait_until;
 
@@ -279,128 +278,6 @@ fn labels_and_inputs_are_in_the_manifest() {
 }
 
 #[test]
-fn build_of_unchanged_inputs_is_skipped() {
-    let sandbox = Sandbox::new();
-    let all = ids(IdKind::Md5, 0..30);
-    let input = sandbox.file("one", lines(&all[..20]));
-    sandbox.file("two", lines(&all[20..21]));
-    let build = |arguments: &str| {
-        let build = "build --store {}/s --audience a --json --if-changed --max-shrink 1";
-        sandbox
-            .run(&format!("{build} --max-growth 1000 {arguments}"))
-            .json()
-    };
-    let is_skipped = |arguments: &str| build(arguments)["unchanged"].as_bool().unwrap();
-    assert!(!is_skipped("{}/one"), "the first build");
-    let skipped = build("{}/one --label dt=2026-11-25");
-    let expected = serde_json::json!({"audience": "a", "generation": 1, "unchanged": true});
-    assert_eq!(skipped, expected);
-    let text = sandbox
-        .run("build --store {}/s --audience a --if-changed {}/one")
-        .stdout;
-    assert_eq!(
-        text,
-        "a: nothing changed since generation 1, which stays live\n"
-    );
-
-    assert!(is_skipped("{}/one --rebuild-after 1h"));
-    assert!(
-        !is_skipped("{}/one --rebuild-after 0s"),
-        "the live generation is old"
-    );
-
-    for changed in [
-        "{}/one --fpr 0.001",
-        "{}/one {}/two",
-        "{}/one --case lower",
-        "{}/two",
-    ] {
-        assert!(!is_skipped(changed), "{changed}");
-        assert!(is_skipped(changed), "{changed}");
-    }
-    // The same name and size.
-    assert!(!is_skipped("{}/one"));
-    let file = std::fs::File::options().write(true).open(input).unwrap();
-    file.set_modified(std::time::UNIX_EPOCH).unwrap();
-    assert!(!is_skipped("{}/one"));
-    assert!(is_skipped("{}/one"));
-
-    // Pods do not load an expired generation.
-    let expiring = "build --store {}/s --audience a --max-shrink 1 --json --expires 1s {}/one";
-    let expires = sandbox.run(expiring).json()["expires_unix_seconds"]
-        .as_u64()
-        .unwrap();
-    wait_until("it has expired", || {
-        (std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() > expires).then_some(())
-    });
-    assert!(!is_skipped("{}/one"), "the live generation has expired");
-    assert!(is_skipped("{}/one"));
-
-    // The build after an append folds it in, and the next one leaves it to the input.
-    sandbox
-        .run("append --store {}/s --audience a --json {}/two")
-        .json();
-    assert!(!is_skipped("{}/one"), "a delta");
-    let unfolding = "build --store {}/s --audience a --if-changed --max-shrink 1 --json {}/one";
-    let unfolded = sandbox.run(unfolding);
-    assert!(
-        unfolded.stdout.contains("\"unchanged\":false"),
-        "{unfolded:?}"
-    );
-    assert!(is_skipped("{}/one"));
-    sandbox
-        .run("rollback --store {}/s --audience a --to 2 --json")
-        .json();
-    assert!(!is_skipped("{}/one"), "another generation is live");
-
-    let build = "build --store {}/s --audience a --if-changed";
-    sandbox
-        .run(&format!("{build} -"))
-        .fails(2, "changes of input - cannot be known before it is read");
-    assert_eq!(
-        sandbox
-            .run(&format!("{build} --expires 1d {{}}/one"))
-            .status,
-        Some(2)
-    );
-}
-
-#[test]
-fn unchanged_build_that_keeps_carried_changes_is_skipped() {
-    let sandbox = Sandbox::new();
-    let all = ids(IdKind::Md5, 0..30);
-    sandbox.file("one", lines(&all[..20]));
-    sandbox.file("two", lines(&all[20..]));
-    let build = "build --store {}/s --audience a --json --if-changed --keep-carried {}/one";
-    sandbox.run(build).json();
-    sandbox
-        .run("append --store {}/s --audience a --json {}/two")
-        .json();
-    assert_eq!(sandbox.run(build).json()["generation"], 2);
-    assert_eq!(sandbox.run(build).json()["unchanged"], true);
-}
-
-#[test]
-fn input_without_a_version_is_refused_where_changes_count() {
-    let sandbox = Sandbox::new();
-    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
-    let web = FileServer::serve(sandbox.path());
-    let build = format!(
-        "build --store {{}}/s --audience a --if-changed {}/ids --json",
-        web.url()
-    );
-    sandbox.run(&build).json();
-    assert_eq!(sandbox.run(&build).json()["unchanged"], true);
-    web.hide_tags();
-    let refused = "sends ETag or Last-Modified; found neither";
-    sandbox.run(&build).fails(2, refused);
-    assert_eq!(
-        sandbox.run(&build.replace(" --if-changed", "")).json()["generation"],
-        2
-    );
-}
-
-#[test]
 fn ids_that_are_no_hashes_are_named() {
     let sandbox = Sandbox::new();
     let counters: Vec<_> = (1..2000)
@@ -445,7 +322,6 @@ fn compaction_refuses_flags_of_inputs() {
         "--max-carried-loss 1",
         "--metrics-file {}/metrics",
         "--fpr 0.001",
-        "--if-changed",
         "{}/ids",
     ] {
         let refused = sandbox.run(&format!(

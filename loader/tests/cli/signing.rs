@@ -225,16 +225,6 @@ fn protected_key_takes_its_password_from_the_environment() {
 }
 
 #[test]
-fn unchanged_build_is_skipped_once_this_key_has_signed_it() {
-    let sandbox = sandbox();
-    let build = format!("{BUILD} --if-changed");
-    sandbox.run(&build).json();
-    let sign = format!("{build} --sign-key {{}}/a.key --allow-unsigned");
-    assert_eq!(sandbox.run(&sign).json()["signed"], true);
-    assert_eq!(sandbox.run(&sign).json()["unchanged"], true);
-}
-
-#[test]
 fn dry_run_checks_the_key_and_signs_nothing() {
     let sandbox = sandbox();
     let dry = sandbox

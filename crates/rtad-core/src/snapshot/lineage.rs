@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::json::{is_zero, objects, present};
-use super::name::Digest;
 
 /// Report of a build's input. Informational.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,14 +37,6 @@ pub struct Lineage {
     /// Number of further inputs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_inputs: u64,
-    /// Digest of the inputs' names, sizes and versions, and of the flags that shape the result;
-    /// absent if an input was a stream.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub inputs_sha256: Option<Digest>,
 }
 
 /// An input of a build.

@@ -26,8 +26,6 @@ pub struct BuildSummary {
     /// `None` in a dry run.
     generation: Option<u64>,
     dry_run: bool,
-    /// For readers that `--if-changed` gives another report.
-    unchanged: bool,
     signed: bool,
     keys: u64,
     rows: u64,
@@ -95,7 +93,6 @@ impl BuildSummary {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
             dry_run,
-            unchanged: false,
             signed,
             keys: manifest.keys(),
             rows: counts.rows,
