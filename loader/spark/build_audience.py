@@ -51,7 +51,6 @@ PUBLISH_FLAGS = (
     "max_fpr",
     "max_fill",
     "max_carried_loss",
-    "metrics_file",
     "sign_key",
     "expires",
 )

@@ -33,7 +33,6 @@ use super::gate::{Gate, GateArgs, GateError};
 use super::input_args::InputArgs;
 use super::input_report;
 use super::lineage_args::LineageArgs;
-use super::output_file::check_distinct;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use super::skew::Skew;
@@ -223,12 +222,6 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
         written,
         stages.end(),
     );
-    // Before the report, whose reader may be gone.
-    if !args.dry_run {
-        args.carried
-            .limit
-            .write_metrics(args.target.audience.as_str(), carried)?;
-    }
     output.report(&summary, BuildSummary::write_text)
 }
 
@@ -261,9 +254,6 @@ impl Prepared {
             .input
             .resolve_with_value(&args.inputs, args.value.as_deref())?;
         let limit = &args.carried.limit;
-        limit.check_metrics_file(&input.sources)?;
-        let (rejects, metrics) = (args.rejects.file(), limit.metrics_file());
-        check_distinct(("--rejects", rejects), ("--metrics-file", metrics))?;
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;

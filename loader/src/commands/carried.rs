@@ -7,13 +7,11 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::HumanCount;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
-use rtad_core::clock::now_unix_seconds;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::Base;
@@ -21,9 +19,6 @@ use rtad_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::gate::GateError;
-use super::output_file::write_output;
-use super::value_parsers::parse_output_file;
-use crate::input::{OutputFileError, Source, check_output};
 use crate::keys::{Distinct, KeyChecks};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
@@ -42,10 +37,6 @@ pub struct CarriedLimitArgs {
     /// Publish nothing if the input undoes more of these changes than N, or than P percent of them
     #[arg(long, value_name = "N|P%", value_parser = parse_limit)]
     max_carried_loss: Option<CarriedLimit>,
-    /// Write the time and the undone changes of the published build to FILE, in Prometheus text
-    /// format
-    #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
-    metrics_file: Option<PathBuf>,
 }
 
 /// Highest number of changes that an input may undo.
@@ -263,58 +254,6 @@ impl CarriedLimitArgs {
                 all,
             }),
         }
-    }
-
-    /// The file of `--metrics-file`.
-    pub fn metrics_file(&self) -> Option<&Path> {
-        self.metrics_file.as_deref()
-    }
-
-    /// Checks that `--metrics-file` is not one of the inputs.
-    pub fn check_metrics_file(&self, sources: &[Source]) -> Result<(), OutputFileError> {
-        self.metrics_file
-            .as_deref()
-            .map_or(Ok(()), |path| check_output(path, sources))
-    }
-
-    /// Writes `--metrics-file`.
-    pub fn write_metrics(
-        &self,
-        audience: &str,
-        report: Option<CarriedReport>,
-    ) -> Result<(), CommandError> {
-        let Some(path) = &self.metrics_file else {
-            return Ok(());
-        };
-        let mut metrics = vec![(
-            "rtad_build_timestamp_seconds",
-            "Time of the newest published build, in Unix seconds",
-            now_unix_seconds(),
-        )];
-        if let Some(CarriedReport {
-            dropped, returned, ..
-        }) = report
-        {
-            metrics.extend([
-                (
-                    "rtad_build_carried_dropped",
-                    "Devices appended before the previous build that the input lacks",
-                    dropped,
-                ),
-                (
-                    "rtad_build_carried_returned",
-                    "Devices removed before the previous build that the input contains",
-                    returned,
-                ),
-            ]);
-        }
-        let lines = metrics.into_iter().map(|(name, help, value)| {
-            format!(
-                "# HELP {name} {help}\n# TYPE {name} gauge\n\
-                 {name}{{audience=\"{audience}\"}} {value}\n"
-            )
-        });
-        write_output("--metrics-file", path, lines.collect::<String>().as_bytes())
     }
 }
 

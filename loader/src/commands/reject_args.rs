@@ -2,7 +2,7 @@
 //! and ids that look like another kind.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::HumanCount;
@@ -28,11 +28,6 @@ pub struct RejectArgs {
 }
 
 impl RejectArgs {
-    /// The file of `--rejects`.
-    pub fn file(&self) -> Option<&Path> {
-        self.rejects.as_deref()
-    }
-
     /// Creates the file, if there is one.
     pub fn create(&self, input: &Input) -> Result<Option<PrivateFile>, OutputFileError> {
         let file = self.rejects.as_deref();

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rtad_core::device::IdKind;
 use serde_json::Value;
-use testkit::process::{Outcome, outcome, spawn};
+use testkit::process::{Outcome, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::store::files;
 
@@ -118,30 +118,6 @@ impl<'a> Steps<'a> {
             stderr,
         }
     }
-}
-
-#[test]
-fn metrics_are_written_without_a_reader_of_the_report() {
-    let sandbox = Sandbox::new();
-    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
-    let mut steps = Steps::begin(&sandbox);
-    let frames = steps.distinct(&["{}/ids"], 1).concat();
-    let all = [steps.lines.clone(), steps.chunks(2000, &frames)].concat();
-    let publish = "publish --store {}/s --metrics-file {}/metrics -";
-    let mut child = spawn(&mut steps.command(publish));
-    drop(child.stdout.take());
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(all.join("\n").as_bytes())
-        .unwrap();
-    outcome(child).succeeds();
-    let metrics = std::fs::read_to_string(sandbox.path().join("metrics")).unwrap();
-    assert!(
-        metrics.contains("rtad_build_timestamp_seconds{audience=\"a\"} "),
-        "{metrics}"
-    );
 }
 
 fn chunks_of(sandbox: &Sandbox, store: &str) -> BTreeMap<String, Vec<u8>> {
@@ -368,14 +344,8 @@ fn carried_changes_are_counted_limited_and_kept() {
     let one = sandbox.run("build --store {}/s --audience a --json --dry-run {}/ids");
     let counts = r#""carried":{"added":100,"removed":50,"dropped":100,"returned":50,"kept":false}"#;
     assert!(one.stdout.contains(counts), "{}", one.stdout);
-    let flags = "--max-carried-loss 100% --metrics-file {}/metrics";
-    let flags = flags.replace("{}", sandbox.path().to_str().unwrap());
-    assert_eq!(carried("", &flags), ([100, 50, 100, 50], false));
-    let metrics = std::fs::read_to_string(sandbox.path().join("metrics")).unwrap();
-    assert!(
-        metrics.contains("\nrtad_build_carried_dropped{audience=\"a\"} 100\n"),
-        "{metrics}"
-    );
+    let flags = "--max-carried-loss 100%";
+    assert_eq!(carried("", flags), ([100, 50, 100, 50], false));
     assert!(!members("new") && members("gone"));
 }
 

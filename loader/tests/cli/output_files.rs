@@ -8,8 +8,6 @@ use testkit::sandbox::{Sandbox, ids, lines};
 
 use crate::support::LOADER;
 
-const BUILD: &str = "build --store {}/s --audience a";
-
 /// Names of the files in the folder, sorted.
 fn names(sandbox: &Sandbox) -> Vec<String> {
     let entries = std::fs::read_dir(sandbox.path()).unwrap();
@@ -25,49 +23,11 @@ fn temporary_name_of_a_file_is_no_input() {
     let sandbox = Sandbox::new();
     let text = lines(&ids(IdKind::Md5, 0..100));
     let input = sandbox.file("out.partial", &text);
-    for command in [
-        format!("{BUILD} --quiet --metrics-file {{}}/out {{}}/out.partial"),
-        "dedup --count --quiet --report {}/out {}/out.partial".to_owned(),
-    ] {
-        assert_eq!(sandbox.run(&command).status, Some(0), "{command}");
-        assert_eq!(std::fs::read_to_string(&input).unwrap(), text, "{command}");
-        std::fs::remove_file(sandbox.path().join("out")).unwrap();
-    }
-    assert_eq!(names(&sandbox), ["out.partial", "s"]);
-}
-
-#[test]
-fn two_flags_with_one_file_are_refused() {
-    let sandbox = Sandbox::new();
-    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
-    let one = sandbox.file("one", "");
-    std::fs::hard_link(&one, sandbox.path().join("linked")).unwrap();
-    std::os::unix::fs::symlink(&one, sandbox.path().join("link")).unwrap();
-    for (rejects, metrics) in [
-        ("new", "new"),
-        ("./new", "new"),
-        ("one", "one"),
-        ("one", "linked"),
-        ("one", "link"),
-    ] {
-        sandbox
-            .run(&format!(
-                "{BUILD} --rejects {{}}/{rejects} --metrics-file {{}}/{metrics} {{}}/ids"
-            ))
-            .fails(2, "--rejects and --metrics-file name the same file");
-    }
-    assert_eq!(names(&sandbox), ["ids", "link", "linked", "one"]);
     sandbox
-        .run(&format!(
-            "{BUILD} --rejects {{}}/one --metrics-file {{}}/new {{}}/ids"
-        ))
+        .run("dedup --count --quiet --report {}/out {}/out.partial")
         .succeeds();
-    // A device takes any number of files.
-    sandbox
-        .run(&format!(
-            "{BUILD} --rejects /dev/null --metrics-file /dev/null {{}}/ids"
-        ))
-        .succeeds();
+    assert_eq!(std::fs::read_to_string(&input).unwrap(), text);
+    assert_eq!(names(&sandbox), ["out", "out.partial"]);
 }
 
 /// A file-size limit stands in for a full disk.

@@ -320,7 +320,6 @@ fn compaction_refuses_flags_of_inputs() {
         "--spill-dir {}/spill",
         "--keep-carried",
         "--max-carried-loss 1",
-        "--metrics-file {}/metrics",
         "--fpr 0.001",
         "{}/ids",
     ] {

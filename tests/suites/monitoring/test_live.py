@@ -122,8 +122,6 @@ class TestMetrics:
 
     def test_documents_name_only_existing_metrics(self, watched):
         known = {*sources.metrics_of_pods(), *sources.metrics_of_writer()}
-        # Of `rtad-loader build --metrics-file`, which ends before a scrape.
-        known |= {"rtad_build_timestamp_seconds"}
         histograms = {
             name
             for _, admin in watched.pods

@@ -27,7 +27,7 @@ use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
 use super::publish_report::PublishReport;
 use super::spec::{ChangedKeys, Job};
 use crate::frames::BUCKETS;
-use crate::input::{InputError, Source};
+use crate::input::InputError;
 
 /// Publish the chunks of a distributed build: the last step, run once.
 ///
@@ -94,8 +94,6 @@ struct DistinctParts {
 
 pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     let job = &args.job;
-    let lines: Vec<_> = args.lines.iter().cloned().map(Source::File).collect();
-    args.carried.check_metrics_file(&lines)?;
     let store = args.trust.applied_to(Store::open(&args.store)?)?;
     let (store, signer) = args.sign.signer(store, &args.trust)?;
     let is_signed = signer.is_some();
@@ -161,10 +159,6 @@ pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     })?;
     if let Some(carried) = carried {
         carried.warn(job.audience.as_str());
-    }
-    // Before the report, whose reader may be gone.
-    if !args.dry_run {
-        args.carried.write_metrics(job.audience.as_str(), carried)?;
     }
     output.report(&summary, PublishReport::write_text)
 }
