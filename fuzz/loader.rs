@@ -23,9 +23,7 @@ pub(crate) use source::progress;
 
 use super::memory::bounded;
 use source::frames::{self, FrameContent};
-use source::input::{
-    BadRows, CellSyntax, Column, Input, InputError, KeySink, Layout, Reason, Source, read,
-};
+use source::input::{CellSyntax, Column, Input, InputError, KeySink, Layout, Reason, Source, read};
 use source::progress::Progress;
 
 /// Columns of each kind with its own parsing; a missing column is an error.
@@ -56,16 +54,8 @@ pub(crate) fn check_csv(body: &[u8]) {
         delimiter: b',',
         escape: Some(b'\\'),
     };
-    for bad_rows in [BadRows::Fail, BadRows::Skip { max: 10 }] {
-        check_input(
-            Layout::Csv {
-                columns: columns(),
-                cells,
-                bad_rows,
-            },
-            body,
-        );
-    }
+    let columns = columns();
+    check_input(Layout::Csv { columns, cells }, body);
 }
 
 /// Blocks after which reading ends early: compressed inputs and runs in Parquet pages may hold

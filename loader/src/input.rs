@@ -37,7 +37,7 @@ mod value;
 pub use batches::{Batches, Rows};
 pub use error::InputError;
 pub use kinds::{Kinds, KindsError};
-pub use layout::{BadRows, CellSyntax, Column, Input, Layout};
+pub use layout::{CellSyntax, Column, Input, Layout};
 pub use lines::{each_line, lines};
 pub use lookalike::{LOOKALIKES, Lookalike};
 pub use open::{Ends, Source, expand};

@@ -11,9 +11,7 @@ use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::{Case, KeyMaker};
 
 use super::context::default_threads;
-use crate::input::{
-    BadRows, Batches, CellSyntax, Column, Input, Kinds, KindsError, Layout, Source, expand,
-};
+use crate::input::{Batches, CellSyntax, Column, Input, Kinds, KindsError, Layout, Source, expand};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
@@ -25,14 +23,6 @@ enum Format {
     Ndjson,
     /// Row groups of columns; only those named by --column are read
     Parquet,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum BadRowsArg {
-    /// The input is refused
-    Fail,
-    /// A row is one line; a line whose quote is left open is rejected, and reading goes on
-    Skip,
 }
 
 /// `NAME`, `NAME=KIND` or `NAME=KIND,KIND`.
@@ -90,12 +80,6 @@ pub struct InputArgs {
     /// of Spark and MySQL. Without it, such rows are malformed
     #[arg(long, value_name = "CHAR", value_parser = parse_escape)]
     escape: Option<u8>,
-    /// csv: handling of a row whose quote is left open
-    #[arg(long, value_enum, default_value = "fail")]
-    bad_rows: BadRowsArg,
-    /// csv: with --bad-rows skip, the most such rows in all inputs; they count as malformed too
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    max_bad_rows: u64,
     /// Case of the ids before md5, instead of the kind's canonical case: as-is, lower, upper, all
     /// (all adds one key per spelling)
     #[arg(long)]
@@ -129,8 +113,6 @@ pub enum InputArgsError {
          two audiences"
     )]
     Sha1BesideOthers,
-    #[error("--bad-rows skip requires --format csv: other formats have no rows of several lines")]
-    BadRowsOfOthers,
 }
 
 impl CommandFailure for InputArgsError {
@@ -163,9 +145,6 @@ impl InputArgs {
                 },
             );
         }
-        if matches!(self.bad_rows, BadRowsArg::Skip) && !matches!(self.format, Format::Csv) {
-            return Err(InputArgsError::BadRowsOfOthers.into());
-        }
         let layout = match self.format {
             Format::Lines if !self.columns.is_empty() => {
                 return Err(InputArgsError::ColumnOfLines.into());
@@ -178,12 +157,6 @@ impl InputArgs {
                 cells: CellSyntax {
                     delimiter: self.delimiter,
                     escape: self.escape,
-                },
-                bad_rows: match self.bad_rows {
-                    BadRowsArg::Fail => BadRows::Fail,
-                    BadRowsArg::Skip => BadRows::Skip {
-                        max: self.max_bad_rows,
-                    },
                 },
             },
             Format::Ndjson => Layout::Ndjson {

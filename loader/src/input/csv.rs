@@ -2,7 +2,7 @@
 //!
 //! Quotes decide where a row ends, so one thread reads all rows of a file and passes on the
 //! selected cells. Rows are bounded, because an unclosed quote would turn the rest of the file into
-//! one row. When bad rows are skipped, a row is one line, so that the next line is a row again.
+//! one row.
 //!
 //! A row with more or fewer cells than the header is malformed: its cells may be those of other
 //! columns. Empty cells after the last column are accepted: some exports end rows by a delimiter.
@@ -19,7 +19,6 @@ mod source;
 
 use std::collections::HashSet;
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{Block, Pool};
 use super::cells::Cells;
@@ -30,57 +29,46 @@ use super::lines::without_mark;
 use super::open::Opened;
 use super::rejects::Reason;
 use super::value;
-use source::{BadLines, Bounded, ClosedLines, Escaped, RowPosition};
+use source::{Bounded, Escaped, RowPosition};
 
 /// Columns of a table: of ids, and of the value.
 pub type Columns<'a> = (&'a [Column], Option<&'a Column>);
 
 /// Reads all rows and sends blocks of the cells of `columns`, until `send` returns false. Empty
-/// lines are skipped. `skipped` counts the bad rows of all inputs, up to its limit; without it, the
-/// first is an error.
+/// lines are skipped.
 pub fn read_blocks(
     input: &mut Opened,
     source: usize,
-    (columns, cells, skipped): (Columns<'_>, CellSyntax, Option<(&AtomicU64, u64)>),
+    columns: Columns<'_>,
+    cells: CellSyntax,
     pool: &Pool,
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let name = input.name().to_owned();
-    let (position, bad) = (RowPosition::default(), BadLines::default());
-    let (to, delimiter) = ((&*name, source, columns), cells.delimiter);
-    let text = Escaped {
-        inner: input,
-        cells,
-        follows_escape: false,
+    let position = RowPosition::default();
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(cells.delimiter)
+        .terminator(csv::Terminator::Any(b'\n'))
+        .flexible(true)
+        .buffer_capacity(64 << 10)
+        .from_reader(Bounded {
+            inner: Escaped {
+                inner: &mut *input,
+                cells,
+                follows_escape: false,
+            },
+            position: &position,
+            last: b'\n',
+        });
+
+    let table = Table {
+        name: &name,
+        source,
+        columns,
+        delimiter: cells.delimiter,
     };
-    let read = match skipped {
-        None => {
-            let mut rows = reader(text, delimiter, &position);
-            read_rows(
-                &mut rows,
-                (&position, delimiter),
-                to,
-                |_| Ok(()),
-                pool,
-                send,
-            )
-        }
-        Some((skipped, max)) => {
-            let lines = ClosedLines::new(text, &bad);
-            let mut rows = reader(lines, delimiter, &position);
-            let take_bad = |cells: &mut Cells| {
-                for (line, text) in bad.0.borrow_mut().drain(..) {
-                    if skipped.fetch_add(1, Ordering::Relaxed) >= max {
-                        let input = name.clone();
-                        return Err(InputError::TooManyBadRows { input, line, max });
-                    }
-                    cells.add_bad_row(line, Reason::OpenQuote, &text);
-                }
-                Ok(())
-            };
-            read_rows(&mut rows, (&position, delimiter), to, take_bad, pool, send)
-        }
-    };
+    let read = read_rows(&mut reader, &position, &table, pool, send);
+
     let line = position.line.get();
     read.map_err(|error| match error {
         ReadError::Input(error) => error,
@@ -95,17 +83,13 @@ pub fn read_blocks(
     })
 }
 
-fn reader<R: Read>(inner: R, delimiter: u8, position: &RowPosition) -> csv::Reader<Bounded<'_, R>> {
-    csv::ReaderBuilder::new()
-        .delimiter(delimiter)
-        .terminator(csv::Terminator::Any(b'\n'))
-        .flexible(true)
-        .buffer_capacity(64 << 10)
-        .from_reader(Bounded {
-            inner,
-            position,
-            last: b'\n',
-        })
+/// An input and its columns.
+struct Table<'a> {
+    /// The input's name in errors.
+    name: &'a str,
+    source: usize,
+    columns: Columns<'a>,
+    delimiter: u8,
 }
 
 enum ReadError {
@@ -119,20 +103,28 @@ impl From<csv::Error> for ReadError {
     }
 }
 
-/// Reads the rows; `take_bad` moves those that were skipped before into the block.
+impl From<InputError> for ReadError {
+    fn from(error: InputError) -> Self {
+        Self::Input(error)
+    }
+}
+
 fn read_rows<R: Read>(
     reader: &mut csv::Reader<Bounded<'_, R>>,
-    (position, delimiter): (&RowPosition, u8),
-    (name, source, (columns, value)): (&str, usize, Columns<'_>),
-    mut take_bad: impl FnMut(&mut Cells) -> Result<(), InputError>,
+    position: &RowPosition,
+    table: &Table<'_>,
     pool: &Pool,
     mut send: impl FnMut(Block) -> bool,
 ) -> Result<(), ReadError> {
+    let Table {
+        name,
+        source,
+        columns: (columns, value),
+        delimiter,
+    } = *table;
     let header = reader.byte_headers()?.clone();
-    let indexes = find_columns(name, &header, columns).map_err(ReadError::Input)?;
-    let value = value.map_or(Ok(Vec::new()), |value| {
-        find_columns(name, &header, std::slice::from_ref(value)).map_err(ReadError::Input)
-    })?;
+    let indexes = find_columns(name, &header, columns)?;
+    let value = find_columns(name, &header, value.map_or(&[], std::slice::from_ref))?;
     let width = header.len()
         - header
             .iter()
@@ -154,11 +146,10 @@ fn read_rows<R: Read>(
         position.line.set(reader.position().line());
         position.since_row.set(0);
         position.ended.set(false);
-        let is_row = reader.read_byte_record(&mut record)?;
-        take_bad(&mut cells).map_err(ReadError::Input)?;
-        if !is_row {
+        if !reader.read_byte_record(&mut record)? {
             break;
         }
+
         // Counted back from the end of the row: the reader skips empty lines before it.
         let inner = record
             .as_slice()
@@ -167,16 +158,19 @@ fn read_rows<R: Read>(
             .count() as u64;
         let line = reader.position().line().saturating_sub(1 + inner);
         if position.ended.get() {
-            return Err(ReadError::Input(InputError::RowWithoutEnd {
+            return Err(InputError::RowWithoutEnd {
                 input: name.to_owned(),
                 line: line + 1,
-            }));
+            }
+            .into());
         }
+
         let first = record.get(indexes[0]).unwrap_or_default();
         if names.contains(name_in(first)) && is_other_header(&record, &header, &names) {
             let input = name.to_owned();
-            return Err(ReadError::Input(InputError::OtherHeader { input, line }));
+            return Err(InputError::OtherHeader { input, line }.into());
         }
+
         if hole(record.as_slice()).is_some() {
             add_bad_lines(&mut cells, line, Reason::Malformed, &record, delimiter);
         } else if record.len() < width || record.iter().skip(width).any(|cell| !cell.is_empty()) {

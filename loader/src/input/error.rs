@@ -71,16 +71,8 @@ pub enum InputError {
          with one header each, as inputs of their own"
     )]
     OtherHeader { input: String, line: u64 },
-    #[error(
-        "input {input}: the row at line {line} does not end; is a quote left open? \
-         --bad-rows skip rejects such lines"
-    )]
+    #[error("input {input}: the row at line {line} does not end; is a quote left open?")]
     RowWithoutEnd { input: String, line: u64 },
-    #[error(
-        "input {input}: line {line} leaves a quote open, as did {max} others: more than \
-         --max-bad-rows"
-    )]
-    TooManyBadRows { input: String, line: u64, max: u64 },
     #[error("none of {rows} rows is a JSON object: expected one object on each line")]
     NoObject { rows: u64 },
     #[error(

@@ -12,15 +12,6 @@ pub struct Column {
     pub(crate) kinds: Kinds,
 }
 
-/// Handling of a CSV row whose quote is left open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadRows {
-    /// The input is refused.
-    Fail,
-    /// A row is one line, and bad ones are rejected, at most this many in all inputs.
-    Skip { max: u64 },
-}
-
 /// Characters of CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellSyntax {
@@ -38,7 +29,6 @@ pub enum Layout {
     Csv {
         columns: Vec<Column>,
         cells: CellSyntax,
-        bad_rows: BadRows,
     },
     /// One JSON object per line.
     Ndjson { columns: Vec<Column> },

@@ -1,14 +1,14 @@
 //! Reader and parser threads: sources to blocks to keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 
 use parking_lot::Mutex;
 
 use super::block::{Block, Pool};
 use super::error::InputError;
-use super::layout::{BadRows, Input, Layout};
+use super::layout::{Input, Layout};
 use super::open::{Ends, Opened, Source};
 use super::parser::Parser;
 use super::rejects::PrivateFile;
@@ -33,18 +33,18 @@ pub fn read<S: KeySink>(
     progress: &Progress,
 ) -> Result<InputCounts, InputError> {
     let pool = Pool::default();
-    let (next_source, skipped) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let next_source = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
     // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
     let blocks = Arc::new(Mutex::new(receiver));
     expect(progress, &input.sources);
     let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
     std::thread::scope(|scope| {
-        let (pool, shared) = ((&pool, progress), (&next_source, &skipped));
+        let (pool, next_source) = ((&pool, progress), &next_source);
         let readers: Vec<_> = (0..readers)
             .map(|_| {
                 let sender = sender.clone();
-                scope.spawn(move || read_sources(input, shared, pool, sender))
+                scope.spawn(move || read_sources(input, next_source, pool, sender))
             })
             .collect();
         drop(sender);
@@ -120,7 +120,7 @@ pub fn absent_members<'i>(input: &'i Input, counts: &Counts) -> impl Iterator<It
 /// Reads sources until none is left. An error stops the other readers too.
 fn read_sources(
     input: &Input,
-    (next, skipped): (&AtomicUsize, &AtomicU64),
+    next: &AtomicUsize,
     (pool, progress): (&Pool, &Progress),
     sender: SyncSender<Block>,
 ) -> Result<(), InputError> {
@@ -141,18 +141,11 @@ fn read_sources(
                         .map_err(|error| opened.failed(error))
                 })
             }
-            Layout::Csv {
-                columns,
-                cells,
-                bad_rows,
-            } => Opened::open(source, Ends::Converted, bytes).and_then(|mut opened| {
-                let skipped = match bad_rows {
-                    BadRows::Fail => None,
-                    BadRows::Skip { max } => Some((skipped, *max)),
-                };
-                let columns = (&columns[..], input.value.as_ref());
-                csv::read_blocks(&mut opened, index, (columns, *cells, skipped), pool, send)
-            }),
+            Layout::Csv { columns, cells } => Opened::open(source, Ends::Converted, bytes)
+                .and_then(|mut opened| {
+                    let columns = (&columns[..], input.value.as_ref());
+                    csv::read_blocks(&mut opened, index, columns, *cells, pool, send)
+                }),
             Layout::Parquet { columns } => {
                 let columns = (&columns[..], input.value.as_ref());
                 parquet::read_blocks(source, index, columns, (pool, bytes), send)

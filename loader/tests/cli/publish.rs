@@ -308,8 +308,6 @@ fn compaction_refuses_flags_of_inputs() {
         "--column id",
         "--delimiter ;",
         "--escape \\",
-        "--bad-rows skip",
-        "--max-bad-rows 1",
         "--case all",
         "--blank none",
         "--threads 1",

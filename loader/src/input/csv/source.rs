@@ -1,8 +1,8 @@
 //! Bytes of a CSV file on their way to the parser: rows of bounded length, escaped characters
-//! hidden, and lines with open quotes left out.
+//! hidden.
 
-use std::cell::{Cell, RefCell};
-use std::io::{self, BufRead as _, BufReader, Read};
+use std::cell::Cell;
+use std::io::{self, Read};
 
 use super::super::layout::CellSyntax;
 use super::super::open::Opened;
@@ -74,92 +74,6 @@ impl Read for Escaped<'_> {
                 self.follows_escape = *byte == escape;
             }
         }
-        Ok(count)
-    }
-}
-
-/// Passes on the lines whose quotes are closed, and an empty line for each other.
-pub struct ClosedLines<'a> {
-    inner: BufReader<Escaped<'a>>,
-    rows: csv_core::Reader,
-    line: Vec<u8>,
-    /// Bytes of `line` that were read.
-    passed: usize,
-    number: u64,
-    bad: &'a BadLines,
-}
-
-/// Numbers and texts of the lines whose quotes are left open, until they are taken.
-#[derive(Default)]
-pub struct BadLines(pub RefCell<Vec<(u64, Vec<u8>)>>);
-
-impl<'a> ClosedLines<'a> {
-    pub fn new(inner: Escaped<'a>, bad: &'a BadLines) -> Self {
-        let rows = csv_core::ReaderBuilder::new()
-            .delimiter(inner.cells.delimiter)
-            .terminator(csv_core::Terminator::Any(b'\n'))
-            .build();
-        let inner = BufReader::with_capacity(64 << 10, inner);
-        Self {
-            inner,
-            rows,
-            line: Vec::new(),
-            passed: 0,
-            number: 0,
-            bad,
-        }
-    }
-
-    fn next_line(&mut self) -> io::Result<()> {
-        (self.passed, self.number) = (0, self.number + 1);
-        self.line.clear();
-        (&mut self.inner)
-            .take(MAX_RECORD_BYTES + 1)
-            .read_until(b'\n', &mut self.line)?;
-        if self.line.len() as u64 > MAX_RECORD_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        // A header is no row to skip.
-        if self.number > 1 && self.is_open() {
-            let text = self.line.trim_ascii_end().to_vec();
-            self.bad.0.borrow_mut().push((self.number, text));
-            self.line = b"\n".to_vec();
-        }
-        Ok(())
-    }
-
-    /// Whether the line ends within quotes.
-    fn is_open(&mut self) -> bool {
-        if !self.line.contains(&b'"') {
-            return false;
-        }
-        if self.line.last() != Some(&b'\n') {
-            self.line.push(b'\n');
-        }
-        self.rows.reset();
-        let (mut cells, mut ends, mut rest) = ([0; 1024], [0; 64], &self.line[..]);
-        loop {
-            let (read, length, _, _) = self.rows.read_record(rest, &mut cells, &mut ends);
-            match read {
-                csv_core::ReadRecordResult::InputEmpty => return true,
-                csv_core::ReadRecordResult::Record | csv_core::ReadRecordResult::End => {
-                    return false;
-                }
-                _ => rest = &rest[length..],
-            }
-        }
-    }
-}
-
-impl Read for ClosedLines<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.passed == self.line.len() {
-            self.next_line()?;
-        }
-        let rest = &self.line[self.passed..];
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        self.passed += count;
         Ok(count)
     }
 }
