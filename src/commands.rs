@@ -5,12 +5,11 @@
 //! | `failure` | errors of a command, and their exit codes |
 //! | `config` | the config file, and the flags that override it |
 //! | `process` | logging, runtime and signals of a serving process |
-//! | `check_config`, `demo`, `doctor`, `explain`, `init`, `replay`, `serve` | the commands |
+//! | `check_config`, `demo`, `explain`, `init`, `replay`, `serve` | the commands |
 
 mod check_config;
 mod config;
 mod demo;
-mod doctor;
 mod explain;
 mod failure;
 mod init;
@@ -53,8 +52,6 @@ enum Command {
     /// Check a config: print it with its defaults and without secrets, and a summary on stderr, or
     /// every mistake in it
     CheckConfig(check_config::CheckConfig),
-    /// Print a support bundle: versions, limits, config without secrets, and status
-    Doctor(doctor::Doctor),
     #[command(flatten)]
     Manual(Manual),
 }
@@ -68,7 +65,6 @@ pub fn run() -> ExitCode {
             .map_err(CommandFailure::from),
         Command::Init(arguments) => init::run(arguments),
         Command::Replay(arguments) => replay::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Serve(arguments) => process::run(|| serve::serve(arguments)),
         Command::Demo(arguments) => process::run(|| demo::demo(arguments)),

@@ -29,9 +29,6 @@ pub enum CommandFailure {
     Init(#[from] InitError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// Parts of a bundle that could not be had.
-    #[error("missing: {0}")]
-    Incomplete(String),
     /// More changes than are accepted.
     #[error("{0}")]
     Changed(String),
@@ -82,7 +79,6 @@ impl CommandFailure {
             Self::Changed(_) => 3,
             Self::Start(_)
             | Self::Demo(_)
-            | Self::Incomplete(_)
             | Self::Init(_)
             | Self::Io(_)
             | Self::Replay(_) => 1,

@@ -2,7 +2,6 @@
 
 mod check_config;
 mod demo;
-mod doctor;
 mod explain;
 mod init;
 mod manual;
