@@ -55,7 +55,7 @@ use sha2::{Digest as _, Sha256};
 pub use api::ApiConfig;
 pub use experiment::{BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments, moves};
 pub use leases::LeasesConfig;
-pub use log::{ANY_FAILURE, LEAST_SECRET, LogConfig, REACH, RawBodies};
+pub use log::{ANY_FAILURE, LEAST_SECRET, LogConfig, RawBodies};
 pub use platform::{
     Algorithm, BodyFormat, Code, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
     MAX_STRATEGIES, PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode,

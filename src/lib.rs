@@ -21,7 +21,6 @@
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
 //! | `platform` | wire formats |
-//! | `history` | the last hour of the counters, decisions of two days |
 //! | `telemetry` | metrics |
 //! | `cap` | unique caps of strategies: counts per period, their files and leases |
 //! | `config` | the configuration, as data |
@@ -36,7 +35,6 @@ pub mod cap;
 pub mod catalog;
 pub mod config;
 pub mod explain;
-pub mod history;
 pub mod http;
 pub mod log;
 pub mod offline;

@@ -5,7 +5,7 @@
 //! | the caller's | signals, and the accept loop of the decision port |
 //! | `admin` | the admin port, upkeep of histograms, watching the config |
 //! | `sync` | polling the store: a mount that hangs must not stop the probes |
-//! | `caps` | ends of caps' periods, their files and leases; counts of minutes and days |
+//! | `caps` | ends of caps' periods, their files and leases |
 //! | `worker-N` | connections of the decision port |
 //! | `log`, `log-files` | files of the decision log; their upload and end |
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
@@ -42,7 +42,6 @@ pub use running::Running;
 use crate::cap::Caps;
 use crate::catalog::{Catalog, Serving};
 use crate::config::{LogConfig, ServerConfig};
-use crate::history::History;
 use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::{admin_router, metrics_router};
 use crate::http::decision_app::App;
@@ -88,12 +87,8 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let (commands, received) = mpsc::channel(COMMANDS);
     let cache_dir = config.store.cache_dir.clone();
     let caps = Arc::new(Caps::in_cache(cache_dir.as_deref()));
-    let reach_folder = config.log.as_ref().map(LogConfig::reach_directory);
-    let counts = History::new(&config.server.time_zone, reach_folder, &pod_name());
-    let counts = Arc::new(counts);
     let shared = Shared {
         caps,
-        counts,
         ..Shared::default()
     };
     let sync = Syncer::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
@@ -114,16 +109,8 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let priority = Arc::new(Priority::default());
     let threads = Threads::default();
     let first_poll = start_sync(&threads, sync, received, &priority)?;
-    let Shared {
-        caps,
-        counts,
-        telemetry,
-        ..
-    } = parts.shared.clone();
-    threads.spawn("caps", None, async move || {
-        let counted = counts.run(telemetry, Arc::clone(&caps));
-        tokio::join!(caps.run(), counted);
-    })?;
+    let caps = Arc::clone(&parts.shared.caps);
+    threads.spawn("caps", None, async move || caps.run().await)?;
     let admin_address = start_admin_port(&threads, &parts, admin, metrics, max_connections)?;
     tracing::info!(
         %admin_address,

@@ -13,8 +13,6 @@
 //! | `connections` | open connections | |
 //! | `describe` | `# HELP` texts, initial values | |
 //! | `requests` | request counts and durations | `sharded_counter` |
-//! | `coupon` | registers of devices in sketches | |
-//! | `reach` | distinct devices with a bid | `coupon`, `sharded_counter` |
 //! | `decisions` | decisions, ids and failures of platforms' requests | `sharded_counter` |
 //! | `registry` | [`Telemetry`] | all above |
 //! | `cache`, `snapshots`, `pod` | metrics of sync and of the pod | `registry` |
@@ -22,12 +20,10 @@
 
 mod cache;
 mod connections;
-mod coupon;
 mod decisions;
 mod describe;
 mod log;
 mod pod;
-mod reach;
 mod registry;
 mod requests;
 mod sharded_counter;
@@ -35,12 +31,8 @@ mod snapshots;
 
 pub use cache::ChunkSource;
 pub use connections::ConnectionPermit;
-pub use coupon::ReachedDevice;
-pub use decisions::{
-    BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, PlainCounter,
-};
+pub use decisions::{BucketCounters, DecisionCounters, IdCounters, PlainCounter};
 pub use log::{LogDrop, LogMetrics, LogStep};
-pub use reach::{MAX_SKETCHES, PartLabels, Reach, ReachLabels, ReachSketch, devices};
 pub use registry::{InFlight, Telemetry};
 pub use requests::{Route, RouteMetrics};
 pub use sharded_counter::count_as_worker;

@@ -87,7 +87,7 @@ fn lookups_and_decisions_do_not_allocate() {
     let catalog = Catalog::new(vec![audience], strategies, Vec::new(), &telemetry);
     let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(cap)]));
     let mut capped = ArrayVec::<_, 4>::new();
-    // A thread's first load allocates, and so does the first bid of a strategy: its sketch.
+    // A thread's first load allocates.
     for strategy in [0, 1] {
         let first = DeviceKeys::from_iter([DeviceKey::from_bytes([9; 16])]);
         assert!(

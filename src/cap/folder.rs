@@ -1,12 +1,11 @@
 //! Folder of the caps' files in the cache: used by one process, emptied of what has ended.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::fs::{OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use rtad_core::files::{FileLock, open_regular};
+use rtad_core::files::FileLock;
 
 use super::file::{self, FileError};
 
@@ -76,23 +75,6 @@ impl Folder {
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         Ok(&self.path)
-    }
-
-    /// Reads a file of it; `None` if there is none. Blocks.
-    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FileError> {
-        let mut file = match open_regular(&self.lock()?.join(name)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(Some(bytes))
-    }
-
-    /// Replaces a file of it as a whole. Blocks.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
-        let fill = |mut file: File| file.write_all(bytes).map(|()| file);
-        Ok(file::replace(self.lock()?, name, fill)?)
     }
 
     /// Lets another process use it, and this one no more.

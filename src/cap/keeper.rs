@@ -1,6 +1,5 @@
 //! The caps of a pod: kept over reloads, and served by a background task.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,37 +101,6 @@ impl Caps {
             folder.clean(|strategy| caps.iter().flatten().any(|cap| cap.strategy() == strategy));
         }
         caps
-    }
-
-    /// Whether there is a folder of files.
-    pub const fn has_folder(&self) -> bool {
-        self.folder.is_some()
-    }
-
-    /// Reads a file beside those of the caps; `None` if there is none. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// The file or the folder cannot be read.
-    pub fn read_file(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let Some(folder) = &self.folder else {
-            return Ok(None);
-        };
-        folder.read(name).map_err(io::Error::other)
-    }
-
-    /// Replaces a file beside those of the caps. Without a folder, and after [`Self::close`], it
-    /// does nothing. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be written.
-    pub fn write_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let is_closed = self.is_closed.lock();
-        match &self.folder {
-            Some(folder) if !*is_closed => folder.write(name, bytes).map_err(io::Error::other),
-            _ => Ok(()),
-        }
     }
 
     /// State of the leases of a cap; `None` if it has a share.

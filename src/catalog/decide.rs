@@ -10,7 +10,6 @@ use crate::platform::{
 use crate::strategy::{
     Assignment, Assignments, Attributes, Decision, Experiment, RequestFacts, Units,
 };
-use crate::telemetry::ReachedDevice;
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
 /// Keys of one request, within the limits of ids. Used by serving and by `explain`.
@@ -246,15 +245,13 @@ impl Catalog {
             attributes: read,
             assignments: &assignments,
         };
-        let device = ReachedDevice::new(keys.device());
         read.decide(verdicts, |strategy| {
             let decide = || keys.decide(self, strategy, &facts);
             let decision = self
                 .caps()
                 .admit(strategy, keys.keys().counted(), at, decide);
             served.count(strategy, decision);
-            self.served(strategy).count_reach(decision, &device);
-            experiments.count(strategy, decision, &assignments, &device);
+            experiments.count(strategy, decision, &assignments);
             let tag = experiments.tag(strategy, &assignments);
             let changes_in = self.changes_in(strategy, decision, at);
             Verdict {

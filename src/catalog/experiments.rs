@@ -1,9 +1,7 @@
 //! The experiments that a pod serves, with counters of the strategies that read them.
 
 use crate::strategy::{Assignment, Assignments, Decision, Experiment, Strategy, Units};
-use crate::telemetry::{
-    BucketCounters, MAX_SKETCHES, PartLabels, ReachLabels, ReachSketch, ReachedDevice, Telemetry,
-};
+use crate::telemetry::{BucketCounters, Telemetry};
 use rtad_core::device::IdKind;
 
 /// The experiments of a catalog.
@@ -19,55 +17,28 @@ pub struct ServedExperiments {
 struct PartCounters {
     /// Index of the experiment.
     experiment: usize,
-    buckets: Vec<PartCounter>,
-    no_bucket: PartCounter,
-    holdout: PartCounter,
-}
-
-/// Decisions about the devices of a part, and the devices with a bid.
-#[derive(Debug)]
-struct PartCounter {
-    decisions: BucketCounters,
-    /// `None` beyond the limit of sketches.
-    reach: Option<ReachSketch>,
+    buckets: Vec<BucketCounters>,
+    no_bucket: BucketCounters,
+    holdout: BucketCounters,
 }
 
 impl PartCounters {
-    /// Counters of an experiment's parts. Takes their sketches from the `room` that is left.
-    fn new(
-        strategy: &str,
-        index: usize,
-        experiment: &Experiment,
-        telemetry: &Telemetry,
-        room: &mut usize,
-    ) -> Self {
-        let mut counters = |part| {
-            let (name, bucket) = (&experiment.name, experiment.part_name(part));
-            let labels = PartLabels {
-                experiment: name.clone(),
-                bucket: bucket.to_owned(),
-            };
-            let labels = ReachLabels {
-                strategy: strategy.to_owned(),
-                part: Some(labels),
-            };
-            let is_counted = *room > 0 && experiment.parts().any(|used| used == part);
-            *room -= usize::from(is_counted);
-            PartCounter {
-                decisions: telemetry.buckets(strategy, name, bucket),
-                reach: is_counted.then(|| telemetry.reach().sketch(labels)),
-            }
+    fn new(strategy: &str, index: usize, experiment: &Experiment, telemetry: &Telemetry) -> Self {
+        let counters = |part| {
+            let bucket = experiment.part_name(part);
+            telemetry.buckets(strategy, &experiment.name, bucket)
         };
         let buckets = (0..experiment.buckets.len() as u8).map(Assignment::Bucket);
+
         Self {
             experiment: index,
-            buckets: buckets.map(&mut counters).collect(),
+            buckets: buckets.map(counters).collect(),
             no_bucket: counters(Assignment::NoBucket),
             holdout: counters(Assignment::Holdout),
         }
     }
 
-    fn of(&self, part: Assignment) -> &PartCounter {
+    fn of(&self, part: Assignment) -> &BucketCounters {
         match part {
             Assignment::Bucket(index) => &self.buckets[usize::from(index)],
             Assignment::NoBucket | Assignment::Unknown => &self.no_bucket,
@@ -82,15 +53,15 @@ impl ServedExperiments {
         strategies: impl ExactSizeIterator<Item = &'s Strategy>,
         telemetry: &Telemetry,
     ) -> Self {
-        let mut room = MAX_SKETCHES.saturating_sub(strategies.len());
-        let counters = |strategy: &Strategy| {
-            let mut of = |index: &usize| {
-                let experiment = &experiments[*index];
-                PartCounters::new(&strategy.name, *index, experiment, telemetry, &mut room)
-            };
-            strategy.experiments.iter().map(&mut of).collect()
-        };
-        let counters = strategies.map(counters).collect();
+        let mut counters = Vec::with_capacity(strategies.len());
+        for strategy in strategies {
+            let indexes = strategy.experiments.iter();
+            let of_strategy = indexes.map(|index| {
+                PartCounters::new(&strategy.name, *index, &experiments[*index], telemetry)
+            });
+            counters.push(of_strategy.collect());
+        }
+
         Self {
             experiments,
             counters,
@@ -135,35 +106,15 @@ impl ServedExperiments {
             })
     }
 
-    /// Counts a decision for the device's parts in the strategy's experiments, and the device of a
-    /// bid.
+    /// Counts a decision for the device's parts in the strategy's experiments.
     #[inline]
-    pub fn count(
-        &self,
-        strategy: usize,
-        decision: Decision,
-        parts: &[Assignment],
-        device: &ReachedDevice<'_>,
-    ) {
+    pub fn count(&self, strategy: usize, decision: Decision, parts: &[Assignment]) {
         if parts.is_empty() {
             return;
         }
         for counters in &self.counters[strategy] {
-            let counter = counters.of(parts[counters.experiment]);
-            counter.decisions.count(decision);
-            if let (true, Some(reach)) = (decision.is_bid(), &counter.reach) {
-                reach.count(device);
-            }
+            counters.of(parts[counters.experiment]).count(decision);
         }
-    }
-
-    /// Number of parts whose devices are not counted, beyond the limit of sketches.
-    pub(super) fn without_reach(&self) -> usize {
-        let parts = self.counters.iter().flatten().flat_map(|counters| {
-            let parts = self.experiments[counters.experiment].parts();
-            parts.map(|part| counters.of(part))
-        });
-        parts.filter(|counter| counter.reach.is_none()).count()
     }
 
     /// The tag of the first experiment of the strategy in which the device has a bucket with one.
@@ -180,54 +131,5 @@ impl ServedExperiments {
                 }
                 _ => None,
             })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::Catalog;
-    use crate::serve::Assembly;
-
-    /// Strategies with an experiment of three parts.
-    fn catalog(strategies: usize, experiment: &str, telemetry: &Telemetry) -> Catalog {
-        let mut config = format!(
-            "store = {{ url = \"/nowhere\" }}\n[[audience]]\nname = \"a\"\n\
-             [[experiment]]\nname = \"{experiment}\"\n\
-             buckets = [{{ name = \"p\", slots = \"0..5000\" }}, \
-             {{ name = \"q\", slots = \"5000..9000\" }}]\n"
-        );
-        for number in 0..strategies {
-            config += &format!(
-                "[[strategy]]\nname = \"s{number}\"\nexclude = [\"a\"]\n\
-                 when = {{ bucket = \"{experiment}:p\" }}\n"
-            );
-        }
-        let assembly = Assembly::read(Some(("rtad.toml", &config)), |_| None, &Vec::new()).unwrap();
-        let plan = assembly.plan();
-        Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry)
-            .with_experiments(plan.experiments, telemetry)
-    }
-
-    /// The new catalog is built while the old one is served, and no sketch is dropped before
-    /// midnight.
-    #[test]
-    fn reload_with_other_names_counts_all_of_them() {
-        let telemetry = Telemetry::default();
-        let mut served = catalog(60, "one", &telemetry);
-        assert_eq!(served.without_reach(), 0);
-        for experiment in ["two", "three", "one"] {
-            served = catalog(60, experiment, &telemetry);
-            assert_eq!(served.without_reach(), 0, "{experiment}");
-        }
-    }
-
-    #[test]
-    fn strategies_have_sketches_before_parts() {
-        let telemetry = Telemetry::default();
-        assert_eq!(catalog(64, "e", &telemetry).without_reach(), 0);
-        assert_eq!(catalog(65, "e", &telemetry).without_reach(), 4);
-        let many = catalog(260, "e", &telemetry);
-        assert_eq!(many.without_reach(), 4 + 3 * 260);
     }
 }

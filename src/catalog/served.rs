@@ -15,7 +15,7 @@ use crate::platform::{Access, DeviceKeys, Failure, Platform, Verdicts};
 use crate::strategy::{
     Attributes, Decision, Experiment, Membership, Reason, Strategy, Tier, ValueEntry,
 };
-use crate::telemetry::{DecisionCounters, PlainCounter, ReachedDevice, RouteMetrics, Telemetry};
+use crate::telemetry::{DecisionCounters, PlainCounter, RouteMetrics, Telemetry};
 use rtad_core::device::KeyDigest;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
@@ -122,9 +122,8 @@ impl Catalog {
         let platforms = platforms.into_iter().map(served).collect();
         let caps = ServedCaps::new(vec![None; strategies.len()]);
         let has_shadow = strategies.iter().any(|strategy| strategy.is_shadow);
-        let served =
-            |(index, strategy)| ServedStrategy::new(index, strategy, &audiences, telemetry);
-        let strategies = strategies.into_iter().enumerate().map(served).collect();
+        let served = |strategy| ServedStrategy::new(strategy, &audiences, telemetry);
+        let strategies = strategies.into_iter().map(served).collect();
         Self {
             has_shadow,
             has_values,
@@ -270,9 +269,8 @@ impl Catalog {
     }
 
     /// Decides about a device with these keys by the strategy at `index`, and counts the decision,
-    /// and the device under a cap and if it gets a bid. `at` is the time of the request. The device
-    /// is a member if any key is. One lookup per key and audience, no allocation but for a
-    /// strategy's first bid of a worker.
+    /// and the device under a cap. `at` is the time of the request. The device is a member if any
+    /// key is. One lookup per key and audience, no allocation.
     ///
     /// # Panics
     ///
@@ -290,7 +288,6 @@ impl Catalog {
         let served = &self.strategies[index];
         served.count(decision);
         served.count_value(decision);
-        served.count_reach(decision, &ReachedDevice::new(keys.counted().first()));
         decision
     }
 
@@ -298,16 +295,6 @@ impl Catalog {
     #[inline]
     pub(super) fn served(&self, index: usize) -> &ServedStrategy {
         &self.strategies[index]
-    }
-
-    /// Number of strategies and of their buckets beyond the limit of sketches.
-    pub fn without_reach(&self) -> usize {
-        let without = self
-            .strategies
-            .iter()
-            .filter(|served| served.reach.is_none())
-            .count();
-        without + self.experiments.without_reach()
     }
 
     /// The strategies' caps.

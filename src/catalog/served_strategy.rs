@@ -2,10 +2,7 @@
 
 use super::audience::Audience;
 use crate::strategy::{Decision, Strategy, ValueEntry};
-use crate::telemetry::{
-    DecisionCounters, MAX_SKETCHES, PlainCounter, ReachLabels, ReachSketch, ReachedDevice,
-    Telemetry,
-};
+use crate::telemetry::{DecisionCounters, PlainCounter, Telemetry};
 
 /// A strategy and its counters, which are created once, not looked up per request.
 #[derive(Debug)]
@@ -17,18 +14,10 @@ pub(super) struct ServedStrategy {
     decisions: DecisionCounters,
     /// Counters of its values, by index.
     values: Vec<PlainCounter>,
-    /// The devices with a bid; `None` beyond the limit of sketches.
-    pub(super) reach: Option<ReachSketch>,
 }
 
 impl ServedStrategy {
-    /// The strategy at `index` of the catalog.
-    pub(super) fn new(
-        index: usize,
-        strategy: Strategy,
-        audiences: &[Audience],
-        telemetry: &Telemetry,
-    ) -> Self {
+    pub fn new(strategy: Strategy, audiences: &[Audience], telemetry: &Telemetry) -> Self {
         let value = |(row, entry): (usize, &ValueEntry)| {
             let audience = entry.audience.map(|index| audiences[index].name.as_str());
             let tiers = entry.tiers.map(|tiers| tiers.to_string());
@@ -38,8 +27,6 @@ impl ServedStrategy {
             is_per_request: strategy.is_per_request(),
             decisions: telemetry.decisions("api", &strategy.name, strategy.is_shadow),
             values: strategy.values.iter().enumerate().map(value).collect(),
-            reach: (index < MAX_SKETCHES)
-                .then(|| telemetry.reach().sketch(ReachLabels::of(&strategy.name))),
             strategy,
         }
     }
@@ -55,14 +42,6 @@ impl ServedStrategy {
     pub(super) fn count_value(&self, decision: Decision) {
         if let Some(row) = decision.value.index {
             self.values[usize::from(row)].increment();
-        }
-    }
-
-    /// Counts the device of a bid.
-    #[inline]
-    pub(super) fn count_reach(&self, decision: Decision, device: &ReachedDevice<'_>) {
-        if let (true, Some(reach)) = (decision.is_bid(), &self.reach) {
-            reach.count(device);
         }
     }
 }

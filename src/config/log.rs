@@ -14,8 +14,6 @@ use crate::strategy::Reason;
 
 /// Least bytes of the secret.
 pub const LEAST_SECRET: usize = 16;
-/// Folder of the sketches of days, in that of the files.
-pub const REACH: &str = "reach";
 /// Stands for every failure in `always`.
 pub const ANY_FAILURE: &str = "failure";
 
@@ -191,11 +189,6 @@ impl LogConfig {
             })
         };
         settings(log) != settings(other)
-    }
-
-    /// Directory in which the sketches of days are written.
-    pub fn reach_directory(&self) -> PathBuf {
-        self.directory().join(REACH)
     }
 
     /// Directory in which the files are written.

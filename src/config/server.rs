@@ -10,7 +10,6 @@ use rtad_config::values::{
 use serde::{Deserialize, Serialize};
 
 use super::api::ApiConfig;
-use super::zone::{time_zone, utc};
 
 /// Ports and limits. Changing any of them but `api.token_files` and `api.public` takes a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,9 +72,6 @@ pub struct ServerConfig {
         serialize_with = "as_optional_time"
     )]
     pub watch_config: Option<Duration>,
-    /// Time zone of the days in `/v1/status`, from the IANA database in rtad itself.
-    #[serde(deserialize_with = "time_zone")]
-    pub time_zone: String,
     /// Access to rtad's own routes.
     #[serde(skip_serializing_if = "ApiConfig::is_default")]
     pub api: ApiConfig,
@@ -97,7 +93,6 @@ impl Default for ServerConfig {
             max_wait: Duration::from_millis(50),
             drain_timeout: Duration::from_secs(20),
             watch_config: None,
-            time_zone: utc(),
             api: ApiConfig::default(),
         }
     }

@@ -39,7 +39,6 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
         .route("/console/{file}", get(console::part))
         .route("/metrics", get(status::metrics))
         .route("/v1/status", get(status::status))
-        .route("/v1/history", get(status::history))
         .route("/v1/reload", post(status::reload))
         .route("/v1/explain", post(explain::id_explained))
         .route("/v1/explain/{platform}", post(explain::explained))

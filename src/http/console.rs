@@ -15,7 +15,7 @@ use super::error::ApiError;
 use super::tagged::tagged;
 
 /// The admin port's routes, for errors and terminals.
-pub const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, /v1/history, \
+pub const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, \
      /v1/audiences/{audience}/shards, POST /v1/reload, POST /v1/explain, \
      POST /v1/explain/{platform}";
 

@@ -12,7 +12,6 @@ use super::error::ApiError;
 use crate::catalog::RequestKeys;
 use crate::log::{API, Decided, LoggedAnswer, LoggedRequest};
 use crate::strategy::{Assignments, Decision, RequestFacts};
-use crate::telemetry::ReachedDevice;
 
 /// Reads the request, loads the catalog once, decides and answers.
 pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<AnswerBody, ApiError> {
@@ -43,7 +42,6 @@ pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<Answe
         attributes: &attributes,
         assignments: &assignments,
     };
-    let device = ReachedDevice::new(keys.counted().first());
     let mut decisions = Vec::with_capacity(indexes.len());
     let mut decided: SmallVec<[(usize, Decision); 8]> = SmallVec::new();
     for index in indexes {
@@ -52,7 +50,7 @@ pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<Answe
             Some((_, decision)) => *decision,
             None => {
                 let decision = catalog.decide(index, &keys, &facts, arrival.started);
-                experiments.count(index, decision, &assignments, &device);
+                experiments.count(index, decision, &assignments);
                 decided.push((index, decision));
                 decision
             }

@@ -18,7 +18,6 @@ use serde::Serialize;
 use super::admin_app::AdminApp;
 use super::rules::{RuleStatus, rules};
 use crate::cap::{Cap, Caps, LeaseState, Usage};
-use crate::history::{DaysReport, MinuteColumns, pod};
 use crate::platform::Platform;
 use crate::sync::{LastSync, SyncRun};
 
@@ -86,25 +85,6 @@ struct Status<'a> {
     rules: Vec<RuleStatus<'a>>,
     caps: Vec<CapStatus<'a>>,
     platforms: Vec<PlatformStatus<'a>>,
-    /// Decisions and devices of this pod today and yesterday.
-    days: DaysReport,
-}
-
-/// The last hour of this pod.
-#[derive(Serialize)]
-struct HistoryReport {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pod: Option<String>,
-    #[serde(flatten)]
-    minutes: MinuteColumns,
-}
-
-pub async fn history(State(app): State<Arc<AdminApp>>) -> Response {
-    let report = HistoryReport {
-        pod: pod(),
-        minutes: app.shared.counts.minutes(),
-    };
-    json_of(StatusCode::OK, &report)
 }
 
 /// A strategy's cap in its current period.
@@ -291,13 +271,15 @@ pub async fn status(State(app): State<Arc<AdminApp>>) -> Response {
             .iter()
             .map(|served| status_of(&served.platform))
             .collect(),
-        days: app.shared.counts.days(
-            &app.shared.telemetry,
-            &app.shared.caps,
-            catalog.without_reach(),
-        ),
     };
     json_of(StatusCode::OK, &status)
+}
+
+/// Name of the pod; `None` outside containers without one.
+fn pod() -> Option<String> {
+    std::env::var("HOSTNAME")
+        .ok()
+        .filter(|name| !name.is_empty())
 }
 
 fn status_of(platform: &Platform) -> PlatformStatus<'_> {

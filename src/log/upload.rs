@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use rtad_core::error_chain::error_chain;
-use rtad_log::folder::{closed, files_of};
+use rtad_log::folder::closed;
 use rtad_log::read::LogReader;
 use rtad_store::folder::{Folder, FolderFile};
 
 use super::backoff::Backoff;
-use crate::config::{LogConfig, REACH};
+use crate::config::LogConfig;
 use crate::telemetry::{LogDrop, LogMetrics, LogStep};
 
 /// Poll interval of the directory.
@@ -22,10 +22,6 @@ const MOST_UPLOAD: Duration = Duration::from_secs(300);
 const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// Interval of the search for old files.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(600);
-
-/// Extensions of sketches: in the folder, and while they are uploaded.
-const SKETCHES: &str = "jsonl";
-const CLAIMED: &str = "claimed";
 
 /// Uploads and deletes files on a thread of its own.
 pub struct Uploads {
@@ -114,21 +110,8 @@ impl Uploads {
         }
     }
 
-    /// Uploads the oldest file of rows, and the sketches once no such file waits. Returns whether
-    /// none is left.
-    ///
-    /// Rows come first: their limit and gauges hold on every try, whether a sketch can be uploaded
-    /// or not.
+    /// Uploads the oldest file that waits. Returns whether none is left.
     fn upload(&self, spool: &Path) -> Result<bool, String> {
-        if !self.upload_next(spool)? {
-            return Ok(false);
-        }
-        self.upload_sketches(&spool.join(REACH))?;
-        Ok(true)
-    }
-
-    /// Uploads the oldest file of rows that waits. Returns whether none is left.
-    fn upload_next(&self, spool: &Path) -> Result<bool, String> {
         let files = self.within_spool(spool)?;
         let mut unreadable = None;
         for file in &files {
@@ -145,23 +128,6 @@ impl Uploads {
             }
         }
         unreadable.map_or(Ok(true), Err)
-    }
-
-    /// Uploads the sketches of days. A file gets another name before, as the next version of its
-    /// sketches may replace it meanwhile.
-    fn upload_sketches(&self, reach: &Path) -> Result<(), String> {
-        let io = |error: std::io::Error| error.to_string();
-        for file in files_of(reach, SKETCHES).map_err(io)? {
-            let file = reach.join(file);
-            std::fs::rename(&file, file.with_extension(CLAIMED)).map_err(io)?;
-        }
-        for file in files_of(reach, CLAIMED).map_err(io)? {
-            let name = format!("{REACH}/{}", file.with_extension(SKETCHES).display());
-            let path = reach.join(file);
-            self.put(std::fs::read(&path).map_err(io)?, &name)?;
-            std::fs::remove_file(&path).map_err(io)?;
-        }
-        Ok(())
     }
 
     /// Uploads a file.
@@ -245,13 +211,7 @@ fn surplus(
     retention: Duration,
     max_size: u64,
 ) -> Vec<FolderFile> {
-    files.retain(|FolderFile { path, .. }| {
-        let is_sketches = path
-            .strip_prefix(REACH)
-            .is_some_and(|path| path.starts_with("/day="))
-            && path.ends_with(SKETCHES);
-        is_sketches || path.starts_with("day=") && path.ends_with(".parquet")
-    });
+    files.retain(|file| file.path.starts_with("day=") && file.path.ends_with(".parquet"));
     files.sort_unstable_by_key(|file| file.modified);
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     files.retain(|file| {
@@ -282,7 +242,6 @@ mod tests {
                 file("day=2026-11-26/a.parquet", 1),
                 file("day=2026-11-24/a.parquet", 50),
                 file("day=2026-11-25/a.parquet", 20),
-                file("reach/day=2026-11-24/a.jsonl", 60),
                 file("reports/a.parquet", 900),
                 file("day=2026-11-24/a.txt", 900),
             ]
@@ -294,13 +253,11 @@ mod tests {
                 .map(|file| file.path)
                 .collect::<Vec<_>>()
         };
-        let sketches = "reach/day=2026-11-24/a.jsonl";
         let rows = ["24", "25", "26"].map(|day| format!("day=2026-11-{day}/a.parquet"));
-        assert_eq!(found(100, 40), Vec::<String>::new());
-        assert_eq!(found(55, 40), [sketches]);
-        assert_eq!(found(24, 40), [sketches, &rows[0]]);
-        assert_eq!(found(100, 25), [sketches, &rows[0]]);
-        assert_eq!(found(100, 9), [sketches, &rows[0], &rows[1], &rows[2]]);
+        assert_eq!(found(100, 30), Vec::<String>::new());
+        assert_eq!(found(24, 30), rows[..1]);
+        assert_eq!(found(100, 15), rows[..2]);
+        assert_eq!(found(100, 9), rows);
     }
 
     fn uploads(to: &Path, spool: &Path, max_spool: u64, telemetry: &Telemetry) -> Uploads {
@@ -319,9 +276,8 @@ mod tests {
         }
     }
 
-    /// Sketches are saved once a minute: in a longer outage they wait beside the rows.
     #[test]
-    fn waiting_sketches_leave_rows_their_limit_and_gauges() {
+    fn files_of_an_outage_keep_their_limit_and_gauges() {
         let (to, spool) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let no_directory = to.path().join("file");
         std::fs::write(&no_directory, "").unwrap();
@@ -340,7 +296,6 @@ mod tests {
             let value = text.lines().find_map(|line| line.strip_prefix(name));
             value.unwrap().trim().parse::<f64>().unwrap()
         };
-        written("reach/day=2026-11-26/pod.jsonl", 0);
         for (name, age, lag, left) in [
             ("a", 30, 30.0, "a"),
             ("b", 20, 30.0, "ab"),
@@ -375,33 +330,5 @@ mod tests {
                 .unwrap_err()
                 .contains("a.parquet")
         );
-    }
-
-    #[test]
-    fn sketches_of_days_are_uploaded_under_their_names() {
-        let (to, spool) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let uploads = uploads(to.path(), spool.path(), 0, &Telemetry::default());
-        let reach = spool.path().join(REACH);
-        let day = reach.join("day=2026-11-26");
-        std::fs::create_dir_all(&day).unwrap();
-        // One of them was claimed by a process that was killed, another is being written.
-        for (name, text) in [("a.jsonl", "new"), ("a.claimed", "old"), ("b.claimed", "b")] {
-            std::fs::write(day.join(name), text).unwrap();
-        }
-        std::fs::write(day.join(".a.jsonl.tmp"), "part").unwrap();
-        assert!(uploads.upload(spool.path()).unwrap());
-        let uploaded = |name: &str| {
-            let path = to.path().join("reach/day=2026-11-26").join(name);
-            std::fs::read_to_string(path).unwrap()
-        };
-        assert_eq!(
-            (uploaded("a.jsonl"), uploaded("b.jsonl")),
-            ("new".to_owned(), "b".to_owned())
-        );
-        let left: Vec<_> = std::fs::read_dir(&day)
-            .unwrap()
-            .map(|it| it.unwrap().path())
-            .collect();
-        assert_eq!(left, [day.join(".a.jsonl.tmp")]);
     }
 }

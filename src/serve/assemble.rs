@@ -16,7 +16,7 @@ use crate::config::{
 use crate::platform::{Access, Failure, KINDS, Platform};
 use crate::strategy::{Rule, Scheduled, Strategy, ValueEntry};
 use crate::sync::CatalogPlan;
-use crate::telemetry::{MAX_SKETCHES, Route};
+use crate::telemetry::Route;
 use rtad_core::snapshot::AudienceName;
 
 /// A configuration without mistakes, and the platforms that were built from it.
@@ -76,29 +76,8 @@ impl Assembly {
     /// Consequences of valid settings that surprise: a sentence each. On Kubernetes a cache
     /// directory may be empty in a new pod.
     pub fn warnings(&self, is_on_kubernetes: bool) -> Vec<String> {
-        let warnings = self
-            .config
-            .warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules));
-        warnings.into_iter().chain(self.uncounted_reach()).collect()
-    }
-
-    /// Strategies and buckets beyond the limit of sketches.
-    fn uncounted_reach(&self) -> Option<String> {
-        let CatalogPlan {
-            strategies,
-            experiments,
-            ..
-        } = self.plan();
-        let parts = strategies.iter().flat_map(|strategy| &strategy.experiments);
-        let parts: usize = parts.map(|index| experiments[*index].parts().count()).sum();
-        let all = strategies.len() + parts;
-        (all > MAX_SKETCHES).then(|| {
-            format!(
-                "the devices reached by {} of {all} strategies and buckets are not counted: a pod \
-                 has {MAX_SKETCHES} sketches, and strategies come first",
-                all - MAX_SKETCHES
-            )
-        })
+        self.config
+            .warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules))
     }
 
     /// The plan for sync.

@@ -24,12 +24,9 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 /// time.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// Most time for the end of the decision log: its last file is written and uploaded.
+/// Most time for the end of the decision log: its last file is written and uploaded. It is less than
+/// the 10 s that pods have after the drain time-out.
 const LOG_TIME: Duration = Duration::from_secs(5);
-
-/// Most time for saving the counts of days. With [`LOG_TIME`], it is less than the 10 s that pods
-/// have after the drain time-out.
-const SAVE_TIME: Duration = Duration::from_secs(3);
 
 /// A port that answers decisions: its accept loop and its workers.
 pub(super) struct OpenPort {
@@ -121,17 +118,8 @@ impl Running {
             tokio::task::spawn_blocking(move || workers.into_iter().for_each(Workers::join));
         let rest = self.drain_timeout.saturating_sub(started.elapsed());
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
-        let Shared {
-            caps,
-            counts,
-            telemetry: all,
-            ..
-        } = self.shared.clone();
-        let files = Arc::clone(&caps);
-        // Leases are given back even if the folder of the log hangs.
-        let saved = tokio::task::spawn_blocking(move || counts.save(&all, &files));
-        let _ = tokio::time::timeout(SAVE_TIME, saved).await;
-        caps.close(in_time).await;
+
+        Arc::clone(&self.shared.caps).close(in_time).await;
         if let Some(log) = self.log.clone() {
             let _ = tokio::task::spawn_blocking(move || log.stop(LOG_TIME)).await;
         }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::cap::Caps;
-use crate::history::History;
 use crate::telemetry::Telemetry;
 use rtad_core::snapshot::AudienceName;
 
@@ -159,8 +158,6 @@ pub struct Shared {
     pub polls: Arc<SyncHistory>,
     /// Caps of the strategies.
     pub caps: Arc<Caps>,
-    /// The last hour, and two days.
-    pub counts: Arc<History>,
 }
 
 /// Guard of the sync thread: dropped when it ends, also by a panic.

@@ -1,7 +1,6 @@
 //! Decision metrics: outcomes per strategy, and the device ids read from requests.
 
 use metrics::Counter;
-use serde::{Deserialize, Serialize};
 
 use super::sharded_counter::ShardedCounter;
 use crate::strategy::{Decision, Outcome, Reason};
@@ -39,31 +38,6 @@ impl<const N: usize> Counts<N> {
     }
 }
 
-/// Labels of decisions.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct DecisionLabels {
-    /// Name of the platform; `api` for `/v1/decide`.
-    pub platform: String,
-    /// Name of the strategy.
-    pub strategy: String,
-    /// Bid or no bid.
-    pub decision: Outcome,
-    /// Its reason.
-    pub reason: Reason,
-    /// Whether it answered nothing: the strategy is in shadow.
-    #[serde(rename = "shadow", default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_shadow: bool,
-}
-
-/// Labels of ids.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct IdLabels {
-    /// Kind of the ids.
-    pub kind: String,
-    /// Result of reading them.
-    pub result: &'static str,
-}
-
 /// Results of reading an id, in the order of their counters.
 const RESULTS: [&str; 4] = [
     "usable",
@@ -99,30 +73,6 @@ impl DecisionCounters {
     pub(super) fn publish(&self) {
         self.0.publish();
     }
-
-    /// The counters that are not zero.
-    pub(super) fn totals(
-        &self,
-        platform: &str,
-        strategy: &str,
-        is_shadow: bool,
-    ) -> impl Iterator<Item = (DecisionLabels, u64)> {
-        let counted = |index| Some((index, self.0.counted.sum(index))).filter(|(_, sum)| *sum > 0);
-        (0..DECISIONS).filter_map(counted).map(move |(index, sum)| {
-            let (decision, reason) = (OUTCOMES[index / REASONS], Reason::ALL[index % REASONS]);
-            let (platform, strategy) = (platform.to_owned(), strategy.to_owned());
-            (
-                DecisionLabels {
-                    platform,
-                    strategy,
-                    decision,
-                    reason,
-                    is_shadow,
-                },
-                sum,
-            )
-        })
-    }
 }
 
 /// Counters of one strategy's decisions about the devices of one bucket.
@@ -145,11 +95,6 @@ impl BucketCounters {
 
     pub(super) fn publish(&self) {
         self.0.publish();
-    }
-
-    /// Bids and no-bids.
-    pub fn totals(&self) -> [u64; 2] {
-        [0, 1].map(|outcome| self.0.counted.sum(outcome))
     }
 }
 
@@ -209,19 +154,5 @@ impl IdCounters {
 
     pub(super) fn publish(&self) {
         self.0.publish();
-    }
-
-    /// The counters that are not zero.
-    pub(super) fn totals(&self, kind: &str) -> impl Iterator<Item = (IdLabels, u64)> {
-        let sums = RESULTS.iter().enumerate().map(|(index, result)| {
-            (
-                IdLabels {
-                    kind: kind.to_owned(),
-                    result,
-                },
-                self.0.counted.sum(index),
-            )
-        });
-        sums.filter(|(_, sum)| *sum > 0)
     }
 }

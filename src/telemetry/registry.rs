@@ -13,11 +13,8 @@ use parking_lot::Mutex;
 use rtad_http::budget::ByteBudget;
 
 use super::connections::{ConnectionPermit, OpenConnections};
-use super::decisions::{
-    BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, PlainCounter,
-};
+use super::decisions::{BucketCounters, DecisionCounters, IdCounters, PlainCounter};
 use super::describe::{describe, set_initial_values};
-use super::reach::Reach;
 use super::requests::{self, Route, RouteMetrics};
 use super::sharded_counter::ShardedCounter;
 
@@ -30,7 +27,6 @@ pub struct Telemetry {
     handle: PrometheusHandle,
     routes: [RouteMetrics; Route::ALL.len()],
     labeled: Mutex<LabeledCounters>,
-    reach: Reach,
     shed: Counter,
     /// Requests begun and not yet ended.
     in_flight: ShardedCounter<1>,
@@ -75,13 +71,12 @@ impl Default for Telemetry {
                 (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
             });
         let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
-        let (labeled, reach, in_flight, connections) = Default::default();
+        let (labeled, in_flight, connections) = Default::default();
         Self {
             recorder,
             handle,
             routes,
             labeled,
-            reach,
             shed,
             in_flight,
             in_flight_gauge,
@@ -181,11 +176,6 @@ impl Telemetry {
             .entry(key)
             .or_insert_with(new)
             .clone()
-    }
-
-    /// Distinct devices with a bid.
-    pub const fn reach(&self) -> &Reach {
-        &self.reach
     }
 
     /// Counters of the ids of one kind.
@@ -352,43 +342,7 @@ impl Telemetry {
         labeled.ids.values().for_each(IdCounters::publish);
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);
-        drop(labeled);
-        self.reach.render(&mut text);
         text
-    }
-
-    /// Decisions since the start, those in shadow too.
-    pub fn decision_totals(&self) -> BTreeMap<DecisionLabels, u64> {
-        let labeled = self.labeled.lock();
-        let totals = labeled
-            .decisions
-            .iter()
-            .flat_map(|((platform, strategy, is_shadow), it)| {
-                it.totals(platform, strategy, *is_shadow)
-            });
-        totals.collect()
-    }
-
-    /// Requests since the start by route, and whether they were answered with 200.
-    pub fn request_totals(&self) -> BTreeMap<(String, bool), u64> {
-        let labeled = self.labeled.lock();
-        let routes = self.routes.iter().chain(labeled.platform_routes.values());
-        let totals = routes.flat_map(|route| {
-            let ok = route.ok();
-            [(true, ok), (false, route.all().saturating_sub(ok))]
-                .map(|(is_ok, count)| ((route.route.clone(), is_ok), count))
-        });
-        totals.collect()
-    }
-
-    /// Ids since the start.
-    pub fn id_totals(&self) -> BTreeMap<IdLabels, u64> {
-        self.labeled
-            .lock()
-            .ids
-            .iter()
-            .flat_map(|(kind, ids)| ids.totals(kind))
-            .collect()
     }
 
     /// Drains the exporter's histograms: without it, memory grows until a scrape.

@@ -92,11 +92,6 @@ impl RouteMetrics {
         }
     }
 
-    /// Number of requests.
-    pub(super) fn all(&self) -> u64 {
-        (0..BUCKETS).map(|bucket| self.counter.sum(bucket)).sum()
-    }
-
     /// Number of requests answered with 200.
     pub(super) fn ok(&self) -> u64 {
         self.counter.sum(OK)

@@ -17,14 +17,8 @@ pub fn count_as_worker(number: usize) {
 }
 
 /// Number of slots: one per CPU, and the shared one. Workers with higher numbers use slot 0.
-pub fn slots() -> usize {
+fn slots() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from) + 1
-}
-
-/// Index of this thread's slot among `slots` of them.
-#[inline]
-pub fn slot_of(slots: usize) -> usize {
-    Some(SLOT.get()).filter(|slot| *slot < slots).unwrap_or(0)
 }
 
 /// `N` counters of one thread. Aligned to two cache lines, which processors fetch in pairs.

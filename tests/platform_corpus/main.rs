@@ -49,7 +49,7 @@ impl Drop for PrintOnPanic<'_> {
     }
 }
 
-/// A world whose strategies have bid: the first bid of each allocates the registers of its reach.
+/// A world that has answered: a thread's first load of the catalog allocates.
 fn warm_world() -> World {
     let world = World::new();
     for protocol in Protocol::ALL {

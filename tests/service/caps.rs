@@ -203,44 +203,17 @@ fn rules_with_cache(cache: &Path, limit: u64) -> String {
 fn restarted_pod_goes_on_counting() {
     let cache = tempfile::tempdir().unwrap();
     let rules = rules_with_cache(cache.path(), 2);
-    let keys = format!("{API}\ntime_zone = {:?}", *ZONE);
-    let server = FixtureServer::start(TestStore::with_everything(), &keys, &rules);
+    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
     let mut client = server.connect();
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
     drop(client);
     let (drained, store) = server.drain();
     drained.join().unwrap();
-    let server = FixtureServer::start(store, &keys, &rules);
+    let server = FixtureServer::start(store, API, &rules);
     let mut client = server.connect();
     assert_eq!(decide_oaid(&mut client, 2), "+not_member");
     assert_eq!(decide_oaid(&mut client, 3), "-capped");
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
-
-    // So do the counts of days.
-    let days = || server.connect_admin().get("/v1/status").ok()["days"].clone();
-    assert_eq!(
-        (&days()["time_zone"], &days()["kept"]),
-        (&json!(*ZONE), &json!(true))
-    );
-    let count = |decision: &str, reason: &str, count: u64| {
-        json!({
-            "platform": "api", "strategy": "capped", "decision": decision, "reason": reason,
-            "count": count,
-        })
-    };
-    let expected = json!([count("bid", "not_member", 3), count("no_bid", "capped", 1)]);
-    wait_until("the file is read", || {
-        days()["today"]["decisions"] == expected
-    });
-    let reached = json!([{ "strategy": "capped", "devices": 2 }]);
-    wait_until("the sketches are read", || {
-        days()["today"]["reach"] == reached
-    });
-    let history = server.connect_admin().get("/v1/history").ok();
-    assert_eq!(
-        (&history["interval_seconds"], &history["minutes"]),
-        (&json!(60), &json!([]))
-    );
 }
 
 /// Opening a named pipe blocks until there is a reader.
@@ -259,8 +232,6 @@ fn named_pipe_in_place_of_the_lock_delays_nothing() {
     let rules = rules_with_cache(cache.path(), 1);
     let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
     assert_eq!(decide_oaid(&mut server.connect(), 1), "+not_member");
-    let is_kept = || server.connect_admin().get("/v1/status").ok()["days"]["kept"] == true;
-    wait_until("the failure is known", || !is_kept());
 }
 
 #[test]
@@ -269,7 +240,6 @@ fn named_pipes_in_place_of_cached_files_delay_no_start() {
     let pipes = [
         "_caps/capped.cap",
         "_caps/gone.cap",
-        "_caps/days.json",
         "old_users/served.json",
     ];
     for pipe in pipes.map(|name| cache.path().join(name)) {
@@ -307,11 +277,6 @@ fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
         server
             .metrics()
             .contains("rtad_cap_devices{strategy=\"capped\"} 1")
-    );
-    assert!(
-        server
-            .metrics()
-            .contains("rtad_reach_devices{strategy=\"capped\"} 1")
     );
     // A changed limit is that of the whole period.
     reload(&rules(2));

@@ -58,18 +58,8 @@ fn in_names(pod: &str) -> String {
 ///
 /// The folder cannot be read. A folder that does not exist has no files.
 pub fn closed(root: &Path) -> io::Result<Vec<PathBuf>> {
-    files_of(root, CLOSED)
-}
-
-/// The files with this extension in the folders of days below a folder, as relative paths in the
-/// order of their names.
-///
-/// # Errors
-///
-/// The folder cannot be read. A folder that does not exist has no files.
-pub fn files_of(root: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut files = files(root)?;
-    files.retain(|file| file.extension().is_some_and(|found| found == extension));
+    files.retain(|file| file.extension().is_some_and(|found| found == CLOSED));
     files.sort_unstable();
     Ok(files)
 }

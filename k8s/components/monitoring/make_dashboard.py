@@ -310,16 +310,6 @@ def asked(board):
         min=0,
         max=1,
     )
-    reached = f"max by (strategy) ({of('rtad_reach_devices', only)})"
-    of_buckets = f"max by (strategy, experiment, bucket) ({of('rtad_bucket_reach_devices', only)})"
-    board.graph(
-        "Devices reached today",
-        COUNT,
-        [(reached, "{{strategy}}"), (of_buckets, "{{strategy}} {{experiment}}:{{bucket}}")],
-        "Distinct devices with a bid, of the pod with the most. Adding pods counts devices of several pods twice: "
-        "docs/guides/answer-growth-questions.md.",
-        min=0,
-    )
     values = rate("rtad_bid_values_total", only)
     board.graph(
         "Share of bids by value",

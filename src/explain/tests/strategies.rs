@@ -1,10 +1,6 @@
 //! Values, conditions, schedules and shadows of strategies in explanations.
 
-use std::time::SystemTime;
-
 use super::*;
-use crate::cap::Caps;
-use crate::history::History;
 
 /// Strategies with values, over the audiences of [`RULES`].
 #[test]
@@ -271,38 +267,4 @@ strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
     let series = format!("rtad_shadow_decisions_total{{{labels}}} 1");
     let metrics = telemetry.render();
     assert!(metrics.lines().any(|line| line == series), "{metrics}");
-    let totals = telemetry.decision_totals();
-    assert!(
-        totals
-            .keys()
-            .all(|labels| labels.is_shadow == (labels.strategy == "trial"))
-    );
-    let history = History::default();
-    let days = history.days(&telemetry, &Caps::default(), 0);
-    let days = serde_json::to_value(days).unwrap();
-    let trial = json!({
-        "platform": "trials", "strategy": "trial", "decision": "bid", "reason": "not_member",
-        "shadow": true, "count": 1,
-    });
-    assert!(
-        days["today"]["decisions"]
-            .as_array()
-            .unwrap()
-            .contains(&trial),
-        "{days}"
-    );
-    let reached = json!({ "strategy": "trial", "devices": 1 });
-    assert!(
-        days["today"]["reach"]
-            .as_array()
-            .unwrap()
-            .contains(&reached),
-        "{days}"
-    );
-    history.end_minute(&telemetry, SystemTime::now());
-    let minutes = serde_json::to_string(&history.minutes()).unwrap();
-    assert!(
-        minutes.contains("trials") && !minutes.contains("\"trial\""),
-        "{minutes}"
-    );
 }

@@ -12,15 +12,13 @@ import { offer, rebuildLookup, startLookup } from "./lookup.js";
 import { Reading, SPAN, Span } from "./metrics.js";
 import { showRules } from "./rules.js";
 import { showStrategies } from "./strategies.js";
-import { forgetTraffic, noteHistory, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
+import { forgetTraffic, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
 import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
 
 const EVERY = 2000;
 /** Delay of the second poll: a rate needs two. */
 const SOON = 500;
 const TIMEOUT = 5000;
-/** Time between two rows of the pod's history. */
-const HISTORY_SECONDS = 60;
 /** Time for which a past problem is shown. */
 const REMEMBERED = 60_000;
 
@@ -31,7 +29,6 @@ const state = {
   error: undefined,
   isPaused: false,
   slept: 0,
-  history: undefined,
 };
 /** When each temporary problem was last seen. */
 const seen = new Map();
@@ -47,9 +44,6 @@ async function ask(path, options = {}) {
   throw new Error(problem ? `${problem.title}: ${problem.detail}` : `HTTP ${answer.status}`);
 }
 
-/** Whether the pod's history has a new row, or was never read. */
-const isHistoryDue = () => !state.history || Date.now() / 1000 > state.history + HISTORY_SECONDS;
-
 async function poll() {
   const wasLost = Boolean(state.error && state.at);
   let answers;
@@ -57,19 +51,14 @@ async function poll() {
     answers = await Promise.all([
       ask("v1/status").then((a) => a.json()),
       ask("metrics").then((a) => a.text()),
-      isHistoryDue() ? ask("v1/history").then((a) => a.json()) : undefined,
     ]);
   } catch (error) {
     state.error = error;
     return show();
   }
-  const [status, text, history] = answers;
+  const [status, text] = answers;
   const { at } = state;
   take(status, new Reading(text, performance.now() + state.slept));
-  if (history) {
-    state.history = history.minutes.at(-1) ?? Date.now() / 1000;
-    noteHistory(history);
-  }
   try {
     show();
   } catch (error) {
@@ -84,7 +73,6 @@ function take(status, reading) {
   // After a restart of the pod the counters begin at 0.
   if (state.status && status.uptime_seconds < state.status.uptime_seconds) {
     state.readings = [];
-    state.history = undefined;
     forgetTraffic();
   }
   const last = state.readings.at(-1);
@@ -118,7 +106,7 @@ function show() {
   const reading = state.readings.at(-1);
   if (state.readings.length > 1) {
     showTraffic(span());
-    showStrategies(state.status, span());
+    showStrategies(span());
     showCaps(state.status);
     showRules(state.status, reading);
   }

@@ -13,7 +13,7 @@ export function rulesCard() {
   return card(t("rules"), table(t("rules"), heads, body), note);
 }
 
-export function showRules({ rules, days }, reading) {
+export function showRules({ rules }, reading) {
   rows(
     body,
     rules,
@@ -21,7 +21,7 @@ export function showRules({ rules, days }, reading) {
     (rule) => [
       el("span", {}, rule.strategy, ...(rule.shadow ? [" ", el("small", {}, t("in-shadow"))] : [])),
       lines(conditions(rule)),
-      times(rule, days.time_zone),
+      times(rule),
       lines(rule.values.map((entry, row) => value(rule, entry, row, reading))),
       lines(buckets(rule, reading)),
     ],
@@ -39,10 +39,10 @@ function conditions({ exclude, when }) {
   return all.length > 0 ? all : [t("rule-all")];
 }
 
-function times({ schedule }, zone) {
+function times({ schedule }) {
   if (!schedule) return t("always");
   const next = schedule.next_change_unix_seconds;
-  const until = next ? t("changes-at", { at: moment(next, zone), zone }) : t("never-changes");
+  const until = next ? t("changes-at", { at: moment(next) }) : t("never-changes");
   const now = schedule.holds ? pill("good", t("bids-now")) : pill("warn", t("bids-not-now"));
   return el("span", {}, now, " ", el("small", {}, until));
 }

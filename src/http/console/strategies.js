@@ -1,5 +1,4 @@
-// Decisions by strategy, platform and reason: of the last 10 s, of today, and of yesterday. Days
-// have the devices that a strategy reached, on all platforms.
+// Decisions by strategy, platform and reason: of the last 10 s, and since the pod's start.
 
 import { bar } from "./charts.js";
 import { card, el, keyed, rows, setText, table } from "./dom.js";
@@ -18,8 +17,10 @@ const REASONS = [
   "bucket",
 ];
 
-let chosen = "today";
-/** What is shown: the status, and the growth of the counters. */
+const SPANS = ["now", "start"];
+
+let chosen = "start";
+/** The growth of the counters that is shown. */
 let shown;
 let parts;
 
@@ -27,29 +28,21 @@ let parts;
 export function strategiesCard() {
   const choice = el("div", { class: "choice", role: "group", "aria-label": t("time-span") });
   const body = el("tbody");
-  const heads = ["strategy", "decisions", "bid-share", "reached", "bid-reasons", "no-bid-reasons"];
+  const heads = ["strategy", "decisions", "bid-share", "bid-reasons", "no-bid-reasons"];
   const box = table(t("by-strategy"), heads.map((head) => t(head)), body);
   parts = { choice, body, amount: box.querySelectorAll("thead th")[1], note: el("p", { class: "quiet" }) };
   return card(t("by-strategy"), choice, box, parts.note);
 }
 
-export function showStrategies(status, span) {
-  shown = { status, span };
-  const { days } = status;
-  const names = ["now", "today", ...(days.yesterday ? ["yesterday"] : [])];
-  if (!names.includes(chosen)) chosen = "today";
-  keyed(parts.choice, names, (name) => name, button, (element, name) =>
+export function showStrategies(span) {
+  shown = span;
+  keyed(parts.choice, SPANS, (name) => name, button, (element, name) =>
     element.setAttribute("aria-pressed", name === chosen),
   );
   const isNow = chosen === "now";
-  const decisions = isNow ? growing(span) : days[chosen].decisions;
+  const decisions = counted(span, isNow);
   setText(parts.amount, t(isNow ? "a-second" : "decisions"));
-  const values = { zone: days.time_zone, date: days[chosen]?.date };
-  const kept = t(days.kept ? "days-kept" : "days-not-kept");
-  const none = decisions.length === 0 ? `${t(`none-${isNow ? "now" : "day"}`)} ` : "";
-  setText(parts.note, isNow ? none : `${none}${t("day-note", values)} ${kept}`);
-  const reached = isNow ? [] : days[chosen].reach.filter(({ bucket }) => !bucket);
-  const devices = (strategy) => reached.find((one) => one.strategy === strategy)?.devices;
+  setText(parts.note, decisions.length === 0 ? t(`none-${chosen}`) : "");
   const amount = (n) => (isNow ? rate(n / span.seconds) : count(n));
   const figure = (n, all) => (isNow ? percent(n / all) : count(n));
   rows(
@@ -66,7 +59,6 @@ export function showStrategies(status, span) {
       ),
       amount(all),
       bar(sum(of.filter(({ decision }) => decision === "bid")) / all),
-      devices(strategy) === undefined ? "–" : `≈ ${count(devices(strategy))}`,
       ...["bid", "no_bid"].map((decision) => reasons(of, decision, (n) => figure(n, all))),
     ],
   );
@@ -75,17 +67,20 @@ export function showStrategies(status, span) {
 function button(name) {
   const choose = () => {
     chosen = name;
-    showStrategies(shown.status, shown.span);
+    showStrategies(shown);
   };
   return el("button", { type: "button", onclick: choose }, t(`span-${name}`));
 }
 
 const sum = (decisions) => decisions.reduce((all, { count: n }) => all + n, 0);
 
-/** The decisions between two readings. */
-function growing(span) {
+/** The decisions between two readings, or all since the start. */
+function counted(span, isNow) {
   const all = Object.entries(TOTALS).flatMap(([name, mark]) =>
-    span.now.of(name).map(({ labels }) => ({ ...labels, ...mark, count: span.growth(name, labels) })),
+    span.now.of(name).map(({ labels, value }) => {
+      const decided = isNow ? span.growth(name, labels) : value;
+      return { ...labels, ...mark, count: decided };
+    }),
   );
   return all.filter(({ count: n }) => n > 0);
 }

@@ -8,10 +8,8 @@ import { rulesCard } from "./rules.js";
 import { strategiesCard } from "./strategies.js";
 import { count, percent, rate, short, t, took } from "./words.js";
 
-/** Time spans of the charts, in milliseconds: latency, and all else. */
+/** Time span of the charts, in milliseconds. They begin when the page is opened. */
 const BACK = 300_000;
-const HOUR = 3_600_000;
-const MINUTE = 60_000;
 const DURATION = "rtad_request_duration_seconds";
 const LIMIT = 0.06;
 const QUANTILES = [
@@ -30,8 +28,6 @@ const SCALE = {
 
 /** Data that the page has read, oldest first. */
 let past = [];
-/** Rows of the pod's history, oldest first. */
-let minutes = [];
 let panels;
 let body;
 /** The fixed color of each route. */
@@ -40,29 +36,6 @@ const colors = new Map();
 /** Clears the charts, as the counters were reset. */
 export function forgetTraffic() {
   past = [];
-  minutes = [];
-}
-
-/** Takes the pod's last hour: a row a minute. */
-export function noteHistory({ minutes: ends, interval_seconds: interval, requests, decisions }) {
-  const sum = (series, at) => series.reduce((all, { counts }) => all + counts[at], 0);
-  minutes = ends.map((end, at) => {
-    const seconds = Math.min(interval, end - (ends[at - 1] ?? 0));
-    const of = (word) => sum(decisions.filter(({ decision }) => decision === word), at) / seconds;
-    const routes = requests.map(({ route, ok, other }) => [route, (ok[at] + other[at]) / seconds]);
-    return { end, routes: new Map(routes), bid: of("bid"), noBid: of("no_bid") };
-  });
-}
-
-/** The last hour: the pod's history, and what the page has read since. Each has its share of the
- *  hour as `time`, from 0 to 1. */
-function lastHour(now) {
-  const wall = Date.now();
-  const timed = (age, point) => ({ ...point, time: Math.min(1, 1 - age / HOUR) });
-  const rows = minutes.map((row) => timed(wall - 1000 * row.end, row));
-  const newest = rows.at(-1)?.time ?? 0;
-  const live = past.map((point) => timed(now.at - point.at, point));
-  return [...rows, ...live.filter(({ time }) => time > newest)].filter(({ time }) => time >= 0);
 }
 
 export const routeName = (route) => {
@@ -79,8 +52,8 @@ function routesOf(reading) {
 }
 
 function build() {
-  const panel = (title, back, gap) => {
-    const chart = new Chart(gap / back);
+  const panel = (title) => {
+    const chart = new Chart(SPAN / BACK);
     const figure = el("span", { class: "figure" }, "–");
     const unit = el("span", { class: "unit" });
     const legend = el("ul", { class: "legend" });
@@ -91,15 +64,15 @@ function build() {
       heading,
       el("p", {}, figure, " ", unit),
       chart.element,
-      el("p", { class: "axis" }, el("span", {}, t("ago", { n: back / 60_000 })), el("span", {}, t("span-end"))),
+      el("p", { class: "axis" }, el("span", {}, t("ago", { n: BACK / 60_000 })), el("span", {}, t("span-end"))),
       legend,
     );
     return { chart, figure, unit, legend, element };
   };
   panels = {
-    requests: panel("requests", HOUR, 2 * MINUTE),
-    decisions: panel("decisions", HOUR, 2 * MINUTE),
-    latency: panel("latency", BACK, SPAN),
+    requests: panel("requests"),
+    decisions: panel("decisions"),
+    latency: panel("latency"),
   };
   byId("panels").replaceChildren(...Object.values(panels).map(({ element }) => element));
   body = el("tbody");
@@ -143,15 +116,14 @@ export function noteTraffic(span) {
 export function showTraffic(span) {
   if (!panels) build();
   const now = past.at(-1);
-  const hour = lastHour(now);
-  const times = hour.map(({ time }) => time);
+  const times = past.map(({ at }) => 1 - (now.at - at) / BACK);
   const routes = [...now.routes.keys()];
   const total = [...now.routes.values()].reduce((sum, value) => sum + value, 0);
   const { requests, decisions, latency } = panels;
 
   setText(requests.figure, rate(total));
   setText(requests.unit, t("per-second"));
-  const series = routes.map((route) => hour.map((point) => point.routes.get(route) ?? 0));
+  const series = routes.map((route) => past.map((point) => point.routes.get(route) ?? 0));
   requests.chart.areas(
     times,
     series,
@@ -168,7 +140,7 @@ export function showTraffic(span) {
   setText(decisions.unit, t("share-bid"));
   decisions.chart.areas(
     times,
-    [hour.map(({ bid }) => bid), hour.map(({ noBid }) => noBid)],
+    [past.map(({ bid }) => bid), past.map(({ noBid }) => noBid)],
     ["bid", "no-bid"],
     short,
   );
@@ -180,8 +152,7 @@ export function showTraffic(span) {
   setText(latency.figure, took(now.quantiles[1]));
   setText(latency.unit, t("latency-p99"));
   const drawn = QUANTILES.map((_, index) => past.map(({ quantiles }) => quantiles[index]));
-  const since = past.map(({ at }) => 1 - (now.at - at) / BACK);
-  latency.chart.lines(since, drawn, ["q0", "q1", "q2"], SCALE);
+  latency.chart.lines(times, drawn, ["q0", "q1", "q2"], SCALE);
   const named = QUANTILES.map(([name], index) => [`q${index}`, name, took(now.quantiles[index])]);
   legend(latency.legend, [...named, ["limit", t("limit"), ""]]);
 

@@ -229,7 +229,7 @@ fn metrics_port_has_no_routes_of_operators() {
     for path in ["/livez", "/readyz"] {
         assert_eq!(port.get(path).status, 200, "{path}");
     }
-    for path in ["/", "/v1/status", "/v1/history", "/v1/audiences/vip/shards"] {
+    for path in ["/", "/v1/status", "/v1/audiences/vip/shards"] {
         let detail = port.get(path).problem(404, "not_found");
         assert_eq!(detail, "accepted: /livez, /readyz, /metrics", "{path}");
     }

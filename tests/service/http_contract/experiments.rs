@@ -119,18 +119,6 @@ fn buckets_decide_and_are_answered_and_counted() {
         );
         assert_eq!(metric(&metrics, &series), count, "{series}");
     }
-    // A device is the first id of a request: here an OAID, and an IMEI.
-    for (bucket, devices) in [("low", 0.0), ("high", 2.0), ("none", 0.0)] {
-        let series = format!(
-            "rtad_bucket_reach_devices{{strategy=\"high-bids\",experiment=\"price-test\",\
-             bucket=\"{bucket}\"}}"
-        );
-        assert_eq!(metric(&metrics, &series), devices, "{series}");
-    }
-    assert_eq!(
-        metric(&metrics, "rtad_reach_devices{strategy=\"high-bids\"}"),
-        2.0
-    );
 }
 
 #[test]

@@ -96,8 +96,6 @@ fn metrics_have_documented_names_and_closed_label_sets() {
         ("rtad_requests_total", "counter"),
         ("rtad_request_duration_seconds", "histogram"),
         ("rtad_decisions_total", "counter"),
-        ("rtad_reach_devices", "gauge"),
-        ("rtad_bucket_reach_devices", "gauge"),
         ("rtad_ids_total", "counter"),
         ("rtad_platform_failures_total", "counter"),
         ("rtad_in_flight", "gauge"),
@@ -216,16 +214,6 @@ fn counters_match_the_requests() {
     ] {
         let labels = format!(r#"strategy="{strategy}",decision="{decision}",reason="{reason}""#);
         let series = format!(r#"rtad_decisions_total{{platform="api",{labels}}}"#);
-        assert_eq!(metric(&metrics, &series), expected, "{series}");
-    }
-    // A bid without a device reaches none.
-    for (strategy, expected) in [
-        ("new-users", 1.0),
-        ("vip-only", 0.0),
-        ("new-vip", 0.0),
-        ("needs-missing", 1.0),
-    ] {
-        let series = format!(r#"rtad_reach_devices{{strategy="{strategy}"}}"#);
         assert_eq!(metric(&metrics, &series), expected, "{series}");
     }
     assert_eq!(

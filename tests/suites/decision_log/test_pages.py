@@ -19,6 +19,7 @@ from suites.testkit.stubs import tencent_pb2
 REFERENCE = (pages.ROOT / "docs/reference/decision-log.md").read_text()
 GUIDE = (pages.ROOT / "docs/guides/read-the-decision-log.md").read_text()
 CAPTURE = (pages.ROOT / "docs/guides/capture-a-request.md").read_text()
+QUESTIONS = (pages.ROOT / "docs/guides/answer-growth-questions.md").read_text()
 # Types of pyarrow as words of the page.
 TYPES = {
     "timestamp[us, tz=UTC]": "timestamp",
@@ -62,9 +63,9 @@ def log(folder):
         yield database
 
 
-def queries(heading):
-    """The ```sql blocks of a section of the guide, with the sample of this test."""
-    section = GUIDE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+def queries(heading, page=GUIDE):
+    """The ```sql blocks of a section of a guide, with the sample of this test."""
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     blocks = re.findall(r"^```sql\n(.*?)^```$", section, re.M | re.S)
     return [block.replace("sample = 0.01", f"sample = {SAMPLE}") for block in blocks]
 
@@ -205,6 +206,20 @@ def test_overlap_of_strategies_is_that_of_devices(log):
     # Half of the devices of high value, by their bucket.
     assert near(found["high-value", "new-users"], len(HIGH) / 2)
     assert near(found["high-value", "tried"], len(HIGH))
+
+
+def test_devices_reached_are_those_of_the_sample(log):
+    by_day, by_bucket = [
+        dictionaries(log.execute(query)) for query in queries("Devices reached", QUESTIONS)
+    ]
+    assert sorted(row["strategy"] for row in by_day) == ["high-value", "new-users", "tried"]
+    found = {row["strategy"]: row["devices"] for row in by_day}
+    assert near(found["high-value"], len(HIGH))
+    assert near(found["tried"], len(OLD))
+    # Both requests of a device have one bucket, and each bucket has half of the devices.
+    found = {(row["strategy"], row["bucket"]): row["devices"] for row in by_bucket}
+    for bucket in ("control", "wider"):
+        assert near(found["tried", bucket], len(OLD) / 2)
 
 
 def test_clicks_join_by_trace_id(log):

@@ -113,29 +113,6 @@ fn numbers_of_tags_are_within_the_bounds_of_the_strategys_platforms() {
 }
 
 #[test]
-fn strategies_and_buckets_beyond_the_limit_of_sketches_are_warned_about() {
-    let bucket = |slot| format!("{{ name = \"b{slot}\", slots = \"{slot}..{}\" }}", slot + 1);
-    let buckets: Vec<_> = (0..100).map(bucket).collect();
-    let experiment = format!(
-        "[[experiment]]\nname = \"e\"\nbuckets = [{}]\n",
-        buckets.join(",")
-    );
-    let strategy =
-        |name| format!("[[strategy]]\nname = \"s{name}\"\nwhen = {{ bucket = \"e:b1\" }}\n");
-    let warnings = |count| {
-        let strategies: String = (0..count).map(strategy).collect();
-        read(&format!("{experiment}{strategies}{TENCENT}"))
-            .unwrap()
-            .warnings(false)
-    };
-    // TENCENT has two more strategies.
-    assert!(warnings(2).is_empty());
-    let expected = "the devices reached by 52 of 308 strategies and buckets are not counted: a pod \
-                    has 256 sketches, and strategies come first";
-    assert_eq!(warnings(3), [expected]);
-}
-
-#[test]
 fn settings_that_platforms_lack_are_warned_about() {
     let tested = "[[experiment]]\nname = \"e\"\n\
                   buckets = [{ name = \"b\", slots = \"0..1\", tag = \"t\" }]\n\
