@@ -23,4 +23,4 @@ COPY --from=build /src/target/release/rtad /src/target/release/rtad-loader /src/
 # Numeric: runAsNonRoot cannot verify a name. The programs write only to configured paths.
 USER 65532:65532
 EXPOSE 8080 9090
-CMD ["rtad", "serve"]
+CMD ["rtad", "serve", "--config", "/etc/rtad/rtad.toml"]

@@ -4,10 +4,8 @@
 //! mistake, each with its location, the value found and the accepted values. An unknown key is a
 //! mistake. `docs/reference/configuration.md` is generated from this module.
 //!
-//! Each key of `[server]` can be set as `RTAD_<KEY>` in the environment (`RTAD_MAX_BODY`), each of
-//! `[store]` as `RTAD_STORE_<KEY>` (`RTAD_STORE_POLL_INTERVAL`), its URL as `RTAD_STORE`. Other
-//! variables that begin with `RTAD_` are ignored: Kubernetes sets some, such as
-//! `RTAD_SERVICE_HOST`.
+//! Five keys have a variable of the environment: those that differ between places where one file
+//! is used.
 //!
 //! # Files
 //!
@@ -48,7 +46,6 @@ mod warnings;
 mod zone;
 
 use rtad_config::Document;
-use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -68,13 +65,17 @@ pub use value::{ValueBounds, ValueConfig};
 
 pub use rtad_config::{ConfigError, Location, Mistake, Mistakes, Named, Secret, SecretConfig};
 
-use crate::strategy::Outcome;
-
 /// A configuration with every key that has an example, none with its default: wrong values are
 /// replaced by these, so that reading goes on, and the reference is generated from it.
 const EXAMPLE: &str = include_str!("config/example.toml");
-/// The strategy of a configuration without audiences and strategies.
-const DEFAULT_STRATEGY: &str = "new-users";
+/// The keys that a variable of the environment sets.
+const VARIABLES: [(&str, &str); 5] = [
+    ("store.url", "RTAD_STORE"),
+    ("server.listen", "RTAD_LISTEN"),
+    ("server.admin_listen", "RTAD_ADMIN_LISTEN"),
+    ("server.workers", "RTAD_WORKERS"),
+    ("server.drain_timeout", "RTAD_DRAIN_TIMEOUT"),
+];
 
 /// Values of the command line, by key: `("server.listen", "0.0.0.0:80")`.
 pub type Flags = Vec<(&'static str, String)>;
@@ -98,7 +99,7 @@ pub struct Config {
     pub store: StoreConfig,
     /// `[ids]`
     pub ids: IdsConfig,
-    /// `[[audience]]`; without one and without `[[strategy]]`, all in the store at the start.
+    /// `[[audience]]`
     #[serde(rename = "audience")]
     pub audiences: Vec<AudienceConfig>,
     /// `[[strategy]]`
@@ -138,9 +139,7 @@ impl Config {
         if uses == ConfigUse::Rules {
             d.ignore_missing_files();
         }
-        d.overlay::<Self>(&["server", "store"], |key| {
-            outside(key, flags, &environment)
-        });
+        put_over(d, environment, flags);
         let mut config: Self = d.read();
         config.server.check(d);
         config.store.check(d);
@@ -158,10 +157,7 @@ impl Config {
             config.cap_leases.is_some(),
             &parts,
         );
-        let mut strategies = d.texts("strategy", "name");
-        if strategies.is_empty() && d.texts("audience", "name").is_empty() {
-            strategies.push(DEFAULT_STRATEGY.to_owned());
-        }
+        let strategies = d.texts("strategy", "name");
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
         let Self {
             platforms,
@@ -179,33 +175,6 @@ impl Config {
     /// The configuration as TOML, including defaults.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("plain values serialize")
-    }
-
-    /// Adds these audiences to a configuration without any: all required, with one strategy
-    /// `new-users` that excludes them.
-    pub fn serve_all(&mut self, audiences: Vec<AudienceName>) {
-        let strategy = StrategyConfig {
-            name: DEFAULT_STRATEGY.to_owned(),
-            exclude: audiences.clone(),
-            when: None,
-            valid_from: None,
-            valid_until: None,
-            days: Vec::new(),
-            hours: Vec::new(),
-            time_zone: None,
-            shadow: false,
-            no_device: Outcome::NoBid,
-            unavailable: Outcome::NoBid,
-            values: Vec::new(),
-            cap: None,
-        };
-        let required = |name| AudienceConfig {
-            name,
-            required: true,
-            max_age: None,
-        };
-        self.audiences = audiences.into_iter().map(required).collect();
-        self.strategies = vec![strategy];
     }
 
     /// Keys that differ from `other` and take effect only after a restart.
@@ -239,31 +208,21 @@ impl Config {
     }
 }
 
-/// A flag or a variable over a key, and its value.
-fn outside(
-    key: &str,
-    flags: &Flags,
-    environment: impl Fn(&str) -> Option<String>,
-) -> Option<(String, String)> {
-    let (table, name) = key.split_once('.')?;
-    if let Some((_, value)) = flags.iter().find(|(flag, _)| *flag == key) {
-        let flag = if key == "store.url" { "store" } else { name };
-        return Some((format!("--{}", flag.replace('_', "-")), value.clone()));
+/// Puts variables over the keys of the file, and flags over these.
+fn put_over(d: &mut Document<'_>, environment: impl Fn(&str) -> Option<String>, flags: &Flags) {
+    for (key, variable) in VARIABLES {
+        if let Some(value) = environment(variable) {
+            d.put_over(key, variable, &value);
+        }
     }
-    let variable = variable(table, name)?;
-    let value = environment(&variable)?;
-    Some((variable, value))
-}
 
-/// The environment variable that overrides a key, if any.
-fn variable(table: &str, name: &str) -> Option<String> {
-    let name_of_key = name.to_uppercase();
-    match (table, name) {
-        ("server", "admin_hosts" | "api") => None,
-        ("server", _) => Some(format!("RTAD_{name_of_key}")),
-        ("store", "url") => Some("RTAD_STORE".to_owned()),
-        ("store", _) => Some(format!("RTAD_STORE_{name_of_key}")),
-        _ => None,
+    for (key, value) in flags {
+        let name = match key.split_once('.') {
+            Some(("store", "url")) => "store",
+            Some((_, name)) => name,
+            None => key,
+        };
+        d.put_over(key, &format!("--{}", name.replace('_', "-")), value);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::config::{ConfigError, ConfigUse, Flags};
 use crate::explain::input::{self, Encoding};
 use crate::explain::{Captured, Explanation, audiences_of, explain};
 use crate::platform::{IdReader, RequestHead};
-use crate::serve::{Assembly, StartError, find_audiences};
+use crate::serve::{Assembly, StartError, open_store};
 use crate::sync::{Shared, Syncer};
 
 /// A request that cannot be explained.
@@ -64,7 +64,7 @@ pub struct OfflineRequest {
 /// # Errors
 ///
 /// [`OfflineError::Usage`] for an unreadable file, [`OfflineError::Config`] for mistakes in it.
-pub fn read_config(file: Option<&Path>, flags: &Flags) -> Result<Assembly, OfflineError> {
+pub fn read_config(file: &Path, flags: &Flags) -> Result<Assembly, OfflineError> {
     read_config_for(ConfigUse::All, file, flags)
 }
 
@@ -75,15 +75,12 @@ pub fn read_config(file: Option<&Path>, flags: &Flags) -> Result<Assembly, Offli
 /// Those of [`read_config`].
 pub fn read_config_for(
     uses: ConfigUse,
-    file: Option<&Path>,
+    file: &Path,
     flags: &Flags,
 ) -> Result<Assembly, OfflineError> {
     let environment = |name: &str| std::env::var(name).ok();
-    let Some(path) = file else {
-        return Ok(Assembly::read_for(uses, None, environment, flags)?);
-    };
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file)
         .map_err(|error| OfflineError::Usage(format!("{name}: {error}")))?;
     Ok(Assembly::read_for(
         uses,
@@ -163,11 +160,11 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), OfflineError> {
 }
 
 async fn explained(
-    mut assembly: Assembly,
+    assembly: Assembly,
     platform: &str,
     captured: Captured<'_>,
 ) -> Result<Explanation, OfflineError> {
-    let store = find_audiences(&mut assembly.config).await?;
+    let store = open_store(&assembly.config).map_err(StartError::Store)?;
     let shared = Shared::default();
     let mut plan = assembly.plan();
     // Counts are in the pods.

@@ -11,7 +11,6 @@
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
 
 mod assemble;
-mod audiences;
 mod error;
 mod reload;
 mod running;
@@ -30,22 +29,22 @@ use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
 use rtad_http::unfinished::Unfinished;
 use rtad_http::workers::Workers;
+use rtad_store::{Store, StoreError};
 use socket2::Socket;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use assemble::Assembly;
-pub use audiences::find_audiences;
 pub use error::StartError;
 pub use reload::Reread;
 pub use running::Running;
 
 use crate::cap::Caps;
 use crate::catalog::{Catalog, Serving};
-use crate::config::{LogConfig, ServerConfig};
+use crate::config::{Config, LogConfig, ServerConfig};
 use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::{admin_router, metrics_router};
 use crate::http::decision_app::App;
-use crate::http::decision_port::{DecisionService, Port};
+use crate::http::decision_port::DecisionService;
 use crate::http::gauges::Gauges;
 use crate::log::DecisionLog;
 use crate::platform::IdReader;
@@ -72,13 +71,12 @@ const COMMANDS: usize = 4;
 /// # Errors
 ///
 /// [`StartError`]. An unavailable store is none: the pod starts, is not ready, and keeps polling.
-pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
-    let store = find_audiences(&mut assembly.config).await?;
+pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
+    let store = open_store(&assembly.config)?;
     warn_of(&assembly);
     let (plan, config) = (assembly.plan(), assembly.config);
     let Sockets {
         decision,
-        api,
         admin,
         metrics,
     } = Sockets::bind(&config.server)?;
@@ -91,12 +89,12 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
         caps,
         ..Shared::default()
     };
-    let sync = Syncer::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
+    let sync = Syncer::new(store, plan, shared.clone()).with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
     let (server, store_url) = (config.server.clone(), config.store.url.clone());
     let log = start_log(config.log.as_ref(), &shared.telemetry)?;
-    let reloader = Reloader::new(config, store, reread, commands.clone(), telemetry);
+    let reloader = Reloader::new(config, reread, commands.clone(), telemetry);
     let parts = SharedParts {
         log,
         serving: sync.serving(),
@@ -123,20 +121,32 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     priority.lower();
     log_api_access(&parts.server, &parts.serving.load());
     let (phase, phases) = watch::channel(Phase::Serving);
-    let ports = open_decision_ports(&parts, max_connections, decision, api, &phases)?;
+    let port = open_decision_port(&parts, max_connections, decision, phases)?;
+
     Ok(Running {
-        decision_address: ports[0].address,
+        decision_address: port.address,
         admin_address,
         serving: parts.serving,
         shared: parts.shared,
         drain_timeout: parts.server.drain_timeout,
         phase,
         commands,
-        ports,
+        port,
         reloader: parts.reloader,
         log: parts.log,
         _threads: threads,
     })
+}
+
+/// Opens the store of a configuration.
+///
+/// # Errors
+///
+/// [`StoreError`] if it cannot be used at all. Nothing is read yet.
+pub fn open_store(config: &Config) -> Result<Store, StoreError> {
+    let store = Store::open(&config.store.url)?;
+    let store = store.with_stall_timeout(config.store.stall_timeout);
+    Ok(store.with_public_keys(config.store.public_keys.clone()))
 }
 
 /// Starts the decision log, if the configuration has one.
@@ -162,7 +172,7 @@ fn pod_name() -> String {
 /// Logs access to the `/v1` routes, where it surprises: every client of the decision port may ask
 /// who is a member, or the routes are closed because of a platform.
 fn log_api_access(server: &ServerConfig, catalog: &Catalog) {
-    if !catalog.has_api() && server.api.listen.is_none() {
+    if !catalog.has_api() {
         tracing::info!(
             "/v1/check and /v1/decide answer 404 beside platforms; [server.api] opens them"
         );
@@ -207,7 +217,7 @@ impl SharedParts {
         }
     }
 
-    fn app(&self, unfinished: &Arc<Unfinished>) -> App {
+    fn app(&self) -> App {
         App {
             serving: Arc::clone(&self.serving),
             ids: Arc::clone(&self.ids),
@@ -216,8 +226,7 @@ impl SharedParts {
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),
             max_wait: self.server.max_wait,
-            unfinished: Arc::clone(unfinished),
-            has_api_port: self.server.api.listen.is_some(),
+            unfinished: Arc::new(Unfinished::new(self.server.max_in_flight)),
             log: None,
         }
     }
@@ -241,7 +250,6 @@ impl SharedParts {
 /// The bound ports. Only the admin port listens: a decision port without snapshots refuses clients.
 struct Sockets {
     decision: Socket,
-    api: Option<Socket>,
     admin: TcpListener,
     metrics: Option<TcpListener>,
 }
@@ -259,14 +267,9 @@ impl Sockets {
             .map(|address| listen(METRICS_KEY, address))
             .transpose()?;
         let decision = bind(DECISION_KEY, server.listen)?;
-        let api = server
-            .api
-            .listen
-            .map(|address| bind(API_KEY, address))
-            .transpose()?;
+
         Ok(Self {
             decision,
-            api,
             admin,
             metrics,
         })
@@ -274,7 +277,6 @@ impl Sockets {
 }
 
 const DECISION_KEY: &str = "server.listen";
-const API_KEY: &str = "server.api.listen";
 const ADMIN_KEY: &str = "server.admin_listen";
 const METRICS_KEY: &str = "server.metrics_listen";
 
@@ -348,92 +350,56 @@ fn start_admin_port(
     Ok(address)
 }
 
-/// Starts the ports that answer decisions: the decision port, and that of the API if it has one.
-fn open_decision_ports(
+/// Starts the workers and the accept loop of the decision port.
+fn open_decision_port(
     parts: &SharedParts,
     max_connections: usize,
-    decision: Socket,
-    api: Option<Socket>,
-    phases: &watch::Receiver<Phase>,
-) -> Result<Vec<OpenPort>, StartError> {
-    let ports = PortStarter {
-        parts,
-        max_connections,
-        budget: ByteBudget::new(parts.max_buffered()),
-        unfinished: Arc::new(Unfinished::new(parts.server.max_in_flight)),
-        phases,
+    socket: Socket,
+    phases: watch::Receiver<Phase>,
+) -> Result<OpenPort, StartError> {
+    let telemetry = Arc::clone(&parts.shared.telemetry);
+    let budget = ByteBudget::new(parts.max_buffered());
+    telemetry.observe_budget(Arc::clone(&budget));
+
+    let app = parts.app();
+    let log = parts.log.clone();
+    let idle_timeout = parts.server.idle_timeout;
+    let closing = phases.clone();
+    let connections = move |index| {
+        count_as_worker(index);
+        let tap = log.as_ref().map(|log| Arc::new(log.tap()));
+        let app = App {
+            log: tap,
+            ..app.clone()
+        };
+        let service = DecisionService { app };
+        Connections::new(service, idle_timeout, Arc::clone(&budget), closing.clone())
     };
-    parts
-        .shared
-        .telemetry
-        .observe_budget(Arc::clone(&ports.budget));
-    let mut open = vec![ports.start(decision, Port::Decision)?];
-    if let Some(api) = api {
-        open.push(ports.start(api, Port::Api)?);
-    }
-    parts.shared.readiness.open();
-    let ready = parts.shared.readiness.is_ready();
-    let (workers, decision_address) = (parts.workers(), open[0].address);
-    tracing::info!(%decision_address, workers, ready, "decision port listens");
-    if let Some(OpenPort { address, .. }) = open.get(1) {
-        tracing::info!(api_address = %address, "API port listens");
-    }
-    Ok(open)
-}
+    let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;
+    let workers = Arc::new(workers);
 
-/// Starts ports with common limits.
-struct PortStarter<'a> {
-    parts: &'a SharedParts,
-    max_connections: usize,
-    budget: Arc<ByteBudget>,
-    unfinished: Arc<Unfinished>,
-    phases: &'a watch::Receiver<Phase>,
-}
+    let configured = parts.server.listen;
+    let failed = || listen_error(DECISION_KEY, configured);
+    let listener = listener::listen(socket).map_err(failed())?;
+    let address = listener.local_addr().map_err(failed())?;
+    let dispatch = Arc::clone(&workers);
+    let acceptor = tokio::spawn(async move {
+        let admit = || telemetry.connect(max_connections);
+        let assign = |stream, permit| dispatch.assign(stream, permit);
+        listener::accept(listener, phases, admit, assign).await
+    });
 
-impl PortStarter<'_> {
-    /// Starts the workers and the accept loop of a port.
-    fn start(&self, socket: Socket, port: Port) -> Result<OpenPort, StartError> {
-        let parts = self.parts;
-        let app = parts.app(&self.unfinished);
-        let (idle_timeout, closing) = (parts.server.idle_timeout, self.phases.clone());
-        let budget = Arc::clone(&self.budget);
-        let log = parts.log.clone();
-        let connections = move |index| {
-            // The counters of the API port's workers share a slot.
-            if port == Port::Decision {
-                count_as_worker(index);
-            }
-            let tap = log.as_ref().map(|log| Arc::new(log.tap()));
-            let app = App {
-                log: tap,
-                ..app.clone()
-            };
-            let service = DecisionService { app, port };
-            Connections::new(service, idle_timeout, Arc::clone(&budget), closing.clone())
-        };
-        let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;
-        let workers = Arc::new(workers);
-        let (key, address) = match port {
-            Port::Decision => (DECISION_KEY, parts.server.listen),
-            Port::Api => (
-                API_KEY,
-                parts.server.api.listen.unwrap_or(parts.server.listen),
-            ),
-        };
-        let listener = listener::listen(socket).map_err(listen_error(key, address))?;
-        let address = listener.local_addr().map_err(listen_error(key, address))?;
-        let (dispatch, telemetry) = (Arc::clone(&workers), Arc::clone(&parts.shared.telemetry));
-        let (limit, phases) = (self.max_connections, self.phases.clone());
-        let acceptor = tokio::spawn(async move {
-            let admit = || telemetry.connect(limit);
-            let assign = |stream, permit| dispatch.assign(stream, permit);
-            listener::accept(listener, phases, admit, assign).await
-        });
-        Ok(OpenPort {
-            address,
-            port,
-            acceptor,
-            workers,
-        })
-    }
+    let readiness = &parts.shared.readiness;
+    readiness.open();
+    tracing::info!(
+        decision_address = %address,
+        workers = parts.workers(),
+        ready = readiness.is_ready(),
+        "decision port listens"
+    );
+    Ok(OpenPort {
+        address,
+        acceptor,
+        workers,
+    })
 }

@@ -46,9 +46,7 @@ mod shared;
 mod start;
 mod state;
 
-pub use cache::cached_audiences;
 pub use error::SyncError;
-pub use poll::START_TIMEOUT;
 pub use run::SyncCommand;
 pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun};
 pub use state::{CatalogPlan, Syncer};

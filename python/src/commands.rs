@@ -78,7 +78,7 @@ pub fn explain(
         query,
     };
     let explained = py.detach(|| {
-        let assembly = read_config(Some(&config), &Vec::new())?;
+        let assembly = read_config(&config, &Vec::new())?;
         explain_request(assembly, request)
     });
     let explained =

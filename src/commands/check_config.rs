@@ -27,10 +27,10 @@ pub struct CheckConfig {
 }
 
 pub fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
-    let assembly = read_config(Some(&arguments.file), &Vec::new())?;
+    let assembly = read_config(&arguments.file, &Vec::new())?;
     let config = &assembly.config;
     if let Some(previous) = &arguments.previous {
-        let previous = read_config(Some(previous), &Vec::new())?.config;
+        let previous = read_config(previous, &Vec::new())?.config;
         let moves = moves(&previous.experiments, &config.experiments);
         if !moves.is_empty() {
             return Err(CommandFailure::Usage(moves.join("\n")));
@@ -109,21 +109,15 @@ impl Display for Summary<'_> {
     }
 }
 
-/// Callers of rtad's own routes, and the address that serves them.
-fn api(config: &Config) -> String {
+/// Callers of rtad's own routes.
+const fn api(config: &Config) -> &'static str {
     let api = &config.server.api;
-    let port = api
-        .listen
-        .map_or("the decision port".to_owned(), |address| {
-            address.to_string()
-        });
-    match (
-        api.token_files.is_empty(),
-        api.listen.is_some() || api.public,
-    ) {
-        (false, _) => format!("{port}, with a token"),
-        (true, false) if !config.platforms.is_empty() => "closed beside platforms".to_owned(),
-        (true, _) => format!("{port}, open to every caller"),
+    if !api.token_files.is_empty() {
+        "the decision port, with a token"
+    } else if api.public || config.platforms.is_empty() {
+        "the decision port, open to every caller"
+    } else {
+        "closed beside platforms"
     }
 }
 

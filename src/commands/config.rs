@@ -1,6 +1,6 @@
 //! The config file, and the flags that override it.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::Args;
 use rtad::config::Flags;
@@ -34,6 +34,6 @@ impl Ports {
 }
 
 /// Reads the config and builds its platforms: flags over environment over file over defaults.
-pub fn read_config(file: Option<&PathBuf>, flags: &Flags) -> Result<Assembly, CommandFailure> {
-    Ok(offline::read_config(file.map(PathBuf::as_path), flags)?)
+pub fn read_config(file: &Path, flags: &Flags) -> Result<Assembly, CommandFailure> {
+    Ok(offline::read_config(file, flags)?)
 }

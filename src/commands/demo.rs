@@ -24,10 +24,17 @@ use super::process;
 const AUDIENCE: &str = "old_users";
 const TARGET_FPR: f64 = 1e-4;
 const SEED: u64 = 0;
-/// The platform of the printed requests.
-const PLATFORM: &str = r#"
+/// The config, without the store.
+const CONFIG: &str = r#"
 [server.api]
 public = true
+
+[[audience]]
+name = "old_users"
+
+[[strategy]]
+name = "new-users"
+exclude = ["old_users"]
 
 [[platform]]
 kind = "tencent"
@@ -65,12 +72,8 @@ pub async fn demo(arguments: Demo) -> Result<(), CommandFailure> {
     publish(&writer, devices).await?;
     let mut flags = ports.flags();
     flags.push(("store.url", url));
-    let mut assembly = Assembly::read(
-        Some(("demo", PLATFORM)),
-        |name| std::env::var(name).ok(),
-        &flags,
-    )?;
-    assembly.config.serve_all(vec![name()]);
+    let environment = |name: &str| std::env::var(name).ok();
+    let assembly = Assembly::read(Some(("demo", CONFIG)), environment, &flags)?;
     let unchanged = assembly.clone();
     let mut signals = Signals::listen()?;
     let reread = Box::new(move || Ok(unchanged.clone()));

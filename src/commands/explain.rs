@@ -55,7 +55,7 @@ fn encoding(word: &str) -> Result<Input, String> {
 }
 
 pub fn run(arguments: Explain) -> Result<(), CommandFailure> {
-    let assembly = read_config(Some(&arguments.config), &Vec::new())?;
+    let assembly = read_config(&arguments.config, &Vec::new())?;
     let body_name = arguments.body.display().to_string();
     let body = read_body(&arguments.body)
         .map_err(|error| CommandFailure::Usage(format!("{body_name}: {error}")))?;

@@ -77,11 +77,7 @@ impl CommandFailure {
             Self::Usage(_) | Self::Config(_) => 2,
             Self::Offline(error) => error.exit_code(),
             Self::Changed(_) => 3,
-            Self::Start(_)
-            | Self::Demo(_)
-            | Self::Init(_)
-            | Self::Io(_)
-            | Self::Replay(_) => 1,
+            Self::Start(_) | Self::Demo(_) | Self::Init(_) | Self::Io(_) | Self::Replay(_) => 1,
         })
     }
 }

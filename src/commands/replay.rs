@@ -89,7 +89,7 @@ pub fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
 
 /// A config with strategies.
 fn read_rules(file: &Path) -> Result<Assembly, CommandFailure> {
-    let assembly = read_config_for(ConfigUse::Rules, Some(file), &Vec::new())?;
+    let assembly = read_config_for(ConfigUse::Rules, file, &Vec::new())?;
     if assembly.config.strategies.is_empty() {
         let file = file.display();
         return Err(CommandFailure::Usage(format!(

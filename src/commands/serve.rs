@@ -14,9 +14,9 @@ use super::process;
 
 #[derive(Args)]
 pub struct Serve {
-    /// The config file; without one, every audience in the store is served
+    /// The config file
     #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
-    config: Option<PathBuf>,
+    config: PathBuf,
     #[command(flatten)]
     ports: Ports,
     /// Store of the snapshots: a directory, or s3://, gs://, az://, https:// URL [env: RTAD_STORE]
@@ -39,12 +39,10 @@ pub async fn serve(arguments: Serve) -> Result<(), CommandFailure> {
     flags.extend(workers.map(|workers| ("server.workers", workers)));
     let read = move || {
         // A pipe has its text once, and blocks a reload.
-        if let Some(file) = &file {
-            let name = file.display();
-            open_regular(file)
-                .map_err(|error| CommandFailure::Usage(format!("{name}: {error}")))?;
-        }
-        read_config(file.as_ref(), &flags)
+        let name = file.display();
+        open_regular(&file).map_err(|error| CommandFailure::Usage(format!("{name}: {error}")))?;
+
+        read_config(&file, &flags)
     };
     let assembly = read()?;
     let reread: Reread = Box::new(move || read().map_err(|failure| error_chain(&failure)));

@@ -1,8 +1,5 @@
 //! `[server.api]`: access to `/v1/check` and `/v1/decide`.
 
-use std::net::SocketAddr;
-
-use rtad_config::values::address;
 use rtad_config::{Document, Secret};
 use rtad_http::tokens::{MIN_TOKEN_BYTES, NotTokens, parse_tokens};
 use serde::{Deserialize, Serialize};
@@ -13,10 +10,6 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default)]
 pub struct ApiConfig {
-    /// Address of a port for rtad's own routes alone; the decision port then answers platforms
-    /// only. Changing it takes a restart.
-    #[serde(deserialize_with = "address")]
-    pub listen: Option<SocketAddr>,
     /// Files of bearer tokens, one token per line. A request to rtad's own routes then needs the
     /// header `Authorization: Bearer TOKEN`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -36,27 +29,18 @@ impl ApiConfig {
     }
 
     pub(super) fn check(&mut self, d: &mut Document<'_>) {
-        let Self {
-            listen,
-            token_files,
-            public,
-            tokens,
-        } = self;
-        if *public && (listen.is_some() || !token_files.is_empty()) {
-            let accepted = "public = true alone, or listen and token_files without it";
-            d.mistake("server.api.public", "contradicts the other keys", accepted);
+        if self.public && !self.token_files.is_empty() {
+            let accepted = "public = true alone, or token_files without it";
+            d.mistake("server.api.public", "contradicts token_files", accepted);
         }
-        let is_closed = listen.is_none() && token_files.is_empty() && !*public;
-        if d.has("server.api") && is_closed {
-            let accepted = "at least one of listen, token_files and public = true";
+        if d.has("server.api") && self.token_files.is_empty() && !self.public {
+            let accepted = "token_files, or public = true";
             d.mistake("server.api", "opens rtad's own routes to nobody", accepted);
         }
-        for (index, file) in token_files.iter().enumerate() {
-            tokens.extend(read_tokens(
-                d,
-                &format!("server.api.token_files[{index}]"),
-                file,
-            ));
+
+        for (index, file) in self.token_files.iter().enumerate() {
+            let key = format!("server.api.token_files[{index}]");
+            self.tokens.extend(read_tokens(d, &key, file));
         }
     }
 }

@@ -46,8 +46,8 @@ const TABLES: [(&str, &str); 21] = [
         "`platform.signature.secrets`",
     ),
 ];
-/// Keys of a table that takes a restart, which a reload applies.
-const RELOADED: [&str; 2] = ["server.api.token_files", "server.api.public"];
+/// The table of `[server]` that a reload applies.
+const RELOADED: &str = "server.api";
 
 fn read(text: &str) -> (Config, Mistakes) {
     let kinds = crate::platform::KINDS.map(|kind| kind.rules);
@@ -103,8 +103,8 @@ fn description(table: &str, key: &str) -> Option<&'static str> {
 /// Where else a key can be set, and how a change is applied.
 fn facts(path: &str, needs_restart: &[&str]) -> Vec<String> {
     let mut facts = Vec::new();
-    let (table, name) = path.rsplit_once('.').unwrap();
-    facts.extend(variable(table, name).map(|variable| format!("**Environment:** `{variable}`")));
+    let variable = VARIABLES.iter().find(|(key, _)| *key == path);
+    facts.extend(variable.map(|(_, variable)| format!("**Environment:** `{variable}`")));
     let flag = FLAGS.iter().find(|(key, _)| *key == path);
     facts.extend(flag.map(|(_, flag)| format!("**Flag:** `{flag}`")));
     let is_restart = |prefix: &&str| {
@@ -112,27 +112,10 @@ fn facts(path: &str, needs_restart: &[&str]) -> Vec<String> {
             || path.starts_with(&format!("{prefix}."))
             || path == format!("{prefix}_file")
     };
-    let takes_restart = needs_restart.iter().any(is_restart) && !RELOADED.contains(&path);
-    let is_in = |key: &&str| key.starts_with(&format!("{path}."));
-    let reloaded: Vec<_> = RELOADED
-        .iter()
-        .filter(|key| is_in(key))
-        .map(|key| last(key))
-        .collect();
-    let applied = match takes_restart {
-        true if !reloaded.is_empty() => {
-            format!("reload for {}, else restart", reloaded.join(" and "))
-        }
-        true => "restart".to_owned(),
-        false => "reload".to_owned(),
-    };
+    let takes_restart = needs_restart.iter().any(is_restart) && !path.starts_with(RELOADED);
+    let applied = if takes_restart { "restart" } else { "reload" };
     facts.push(format!("**Applied by:** {applied}"));
     facts
-}
-
-/// The last name of a key, as code.
-fn last(key: &str) -> String {
-    format!("`{}`", key.rsplit('.').next().unwrap())
 }
 
 #[test]

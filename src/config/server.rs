@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::api::ApiConfig;
 
-/// Ports and limits. Changing any of them but `api.token_files` and `api.public` takes a restart.
+/// Ports and limits. Changing any of them but `api` takes a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default)]
@@ -105,7 +105,7 @@ impl ServerConfig {
             api: other.api.clone(),
             ..self.clone()
         };
-        same_api != *other || self.api.listen != other.api.listen
+        same_api != *other
     }
 
     pub(super) fn check(&mut self, d: &mut Document<'_>) {
@@ -130,11 +130,6 @@ impl ServerConfig {
         ports.extend(
             self.metrics_listen
                 .map(|address| ("server.metrics_listen", address)),
-        );
-        ports.extend(
-            self.api
-                .listen
-                .map(|address| ("server.api.listen", address)),
         );
         for (index, (key, address)) in ports.iter().enumerate() {
             for (other, _) in ports[..index]

@@ -42,8 +42,7 @@ pub struct StoreConfig {
     /// Directory of verified chunks, from which a restart reads; unset = no cache.
     pub cache_dir: Option<PathBuf>,
     /// Minisign public keys. A manifest must be signed by one of them; with no key, signatures are
-    /// not checked. The environment variable separates keys with commas. The keys of
-    /// `public_keys_file` are added.
+    /// not checked. The keys of `public_keys_file` are added.
     #[serde(deserialize_with = "trust::public_keys")]
     pub public_keys: Vec<PublicKey>,
     /// File with further public keys, one a line. A relative path starts at the directory of the

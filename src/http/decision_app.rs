@@ -45,8 +45,6 @@ pub struct App {
     pub max_wait: Duration,
     /// Requests that wait for the rest of their bodies; over a limit, a further one is shed.
     pub unfinished: Arc<Unfinished>,
-    /// Whether rtad's own routes have a port of their own.
-    pub has_api_port: bool,
     /// The decision log of the worker.
     pub log: Option<Arc<LogTap>>,
 }

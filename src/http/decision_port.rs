@@ -24,23 +24,12 @@ use super::error::ApiError;
 use super::{check, decide, platforms};
 use crate::telemetry::Route;
 
-/// A port that answers decisions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Port {
-    /// Platforms, and rtad's own routes if they have no port of their own.
-    Decision,
-    /// rtad's own routes alone.
-    Api,
-}
-
 /// The service of one worker. Each worker has its own [`App`]. The paths of platforms, and the
 /// access to rtad's own routes, are in the catalog, which a reload replaces.
 #[derive(Debug)]
 pub struct DecisionService {
     /// State of the port.
     pub app: App,
-    /// Its port.
-    pub port: Port,
 }
 
 /// One of rtad's own routes, with the undecoded segments of its path.
@@ -105,16 +94,14 @@ impl RequestService for DecisionService {
         };
         let catalog = app.serving.load();
         let path = request.uri().path();
-        if self.port == Port::Decision {
-            if catalog.platform_at(path).is_some() {
-                let (head, body) = request.into_parts();
-                let answer: Answering<'_> = Box::pin(platforms::answer(app, head, body, arrival));
-                return Either::Right(answer);
-            }
-            if app.has_api_port || !catalog.has_api() {
-                // The answer names no route.
-                return refuse(ApiError::NotFound("the paths of platforms"));
-            }
+        if catalog.platform_at(path).is_some() {
+            let (head, body) = request.into_parts();
+            let answer: Answering<'_> = Box::pin(platforms::answer(app, head, body, arrival));
+            return Either::Right(answer);
+        }
+        if !catalog.has_api() {
+            // The answer names no route.
+            return refuse(ApiError::NotFound("the paths of platforms"));
         }
         if !catalog.admits(request.headers()) {
             return refuse(ApiError::Unauthorized);

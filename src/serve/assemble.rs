@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 
 use crate::catalog::{ApiAccess, Audience};
 use crate::config::{
-    AudienceConfig, Config, ConfigError, ConfigUse, Flags, KindRules, Mistake, PartNames,
+    AudienceConfig, Config, ConfigError, ConfigUse, Flags, KindRules, Location, Mistake, PartNames,
     PlatformConfig, StrategyConfig, ValueConfig, Vocabulary, experiments,
 };
 use crate::platform::{Access, Failure, KINDS, Platform};
@@ -57,6 +57,17 @@ impl Assembly {
         let kinds = KINDS.map(|kind| kind.rules);
         let (mut config, mut mistakes) =
             Config::read(file, environment, flags, &vocabulary(&kinds), uses);
+        if config.audiences.is_empty() && config.strategies.is_empty() {
+            mistakes.add(Mistake {
+                location: Location {
+                    key: "audience".to_owned(),
+                    ..Location::default()
+                },
+                found: "is missing".to_owned(),
+                accepted: "an [[audience]] or a [[strategy]]: there is nothing to serve".to_owned(),
+            });
+        }
+
         let mut fingerprint = DefaultHasher::new();
         config.fingerprint.hash(&mut fingerprint);
         let mut platforms = Vec::with_capacity(config.platforms.len());
@@ -181,7 +192,7 @@ fn build(
         .into_iter()
         .find(|kind| kind.rules.word == config.kind);
     let kind = kind.expect("reading lets only known kinds through");
-    // A config without strategies has one default strategy, at index 0.
+    // An unknown strategy is a mistake: any index will do.
     let index = |name: &str| {
         strategies
             .iter()

@@ -28,13 +28,4 @@ pub enum StartError {
     /// The store cannot be used at all.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The config names no audience and the store holds none.
-    #[error(
-        "the config names no [[audience]] and the store {url} holds none: \
-         publish one with `rtad-loader build`"
-    )]
-    NothingToServe {
-        /// The store.
-        url: String,
-    },
 }

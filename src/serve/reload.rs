@@ -6,10 +6,8 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use rtad_core::error_chain::error_chain;
-use rtad_store::Store;
 
 use super::assemble::Assembly;
-use super::audiences::fill_in_audiences;
 use crate::config::{Config, moves};
 use crate::http::admin_app::{Reload, Reloaded};
 use crate::sync::SyncCommand;
@@ -29,7 +27,6 @@ pub fn warn_of(assembly: &Assembly) {
 /// Reads the config as a whole, and has sync serve it as a whole.
 pub(super) struct Reloader {
     started_with: Config,
-    store: Store,
     reread: Arc<Reread>,
     commands: mpsc::Sender<SyncCommand>,
     telemetry: Arc<Telemetry>,
@@ -93,7 +90,6 @@ impl Backoff {
 impl Reloader {
     pub(super) fn new(
         started_with: Config,
-        store: Store,
         reread: Reread,
         commands: mpsc::Sender<SyncCommand>,
         telemetry: Arc<Telemetry>,
@@ -108,7 +104,6 @@ impl Reloader {
         let (reread, refusal) = (Arc::new(reread), watch::Sender::new(None));
         Self {
             started_with,
-            store,
             reread,
             commands,
             telemetry,
@@ -177,10 +172,7 @@ impl Reloader {
     }
 
     /// Serves an assembly, and returns its config.
-    async fn serve(&self, mut assembly: Assembly) -> Result<Config, String> {
-        // Not the audiences served before: platforms name strategies by index in this config.
-        let served = fill_in_audiences(&mut assembly.config, &self.store).await;
-        served.map_err(|error| error_chain(&error))?;
+    async fn serve(&self, assembly: Assembly) -> Result<Config, String> {
         warn_of(&assembly);
         let (done, answered) = oneshot::channel();
         let gone = || "rtad is stopping".to_owned();

@@ -12,7 +12,6 @@ use super::reload::Reloader;
 use super::threads::Threads;
 use crate::catalog::Serving;
 use crate::http::admin_app::Reloaded;
-use crate::http::decision_port::Port;
 use crate::log::DecisionLog;
 use crate::sync::{Shared, SyncCommand};
 use crate::telemetry::ConnectionPermit;
@@ -31,12 +30,11 @@ const LOG_TIME: Duration = Duration::from_secs(5);
 /// A port that answers decisions: its accept loop and its workers.
 pub(super) struct OpenPort {
     pub(super) address: SocketAddr,
-    pub(super) port: Port,
     pub(super) acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
     pub(super) workers: Arc<Workers<ConnectionPermit>>,
 }
 
-/// rtad, serving. Its threads end when it is dropped; the decision ports and their workers end with
+/// rtad, serving. Its threads end when it is dropped; the decision port and its workers end with
 /// a drain, or with the runtime that [`super::start`] was called in.
 pub struct Running {
     /// Address of the decision port.
@@ -48,7 +46,7 @@ pub struct Running {
     pub(super) drain_timeout: Duration,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) commands: mpsc::Sender<SyncCommand>,
-    pub(super) ports: Vec<OpenPort>,
+    pub(super) port: OpenPort,
     pub(super) reloader: Arc<Reloader>,
     pub(super) log: Option<Arc<DecisionLog>>,
     pub(super) _threads: Threads,
@@ -64,14 +62,6 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
-    /// Address of the API's own port.
-    pub fn api_address(&self) -> Option<SocketAddr> {
-        self.ports
-            .iter()
-            .find(|open| open.port == Port::Api)
-            .map(|open| open.address)
-    }
-
     /// The catalog.
     pub const fn serving(&self) -> &Arc<Serving> {
         &self.serving
@@ -109,13 +99,10 @@ impl Running {
         tracing::info!(connections = telemetry.connections(), "draining");
         self.wait_for_balancers(started).await;
         let _ = self.phase.send(Phase::Closing);
-        let mut workers = Vec::new();
-        for port in self.ports {
-            let _ = port.acceptor.await;
-            workers.extend(Arc::into_inner(port.workers));
-        }
-        let ended =
-            tokio::task::spawn_blocking(move || workers.into_iter().for_each(Workers::join));
+
+        let _ = self.port.acceptor.await;
+        let workers = Arc::into_inner(self.port.workers);
+        let ended = tokio::task::spawn_blocking(move || workers.map(Workers::join));
         let rest = self.drain_timeout.saturating_sub(started.elapsed());
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
 

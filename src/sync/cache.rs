@@ -294,25 +294,6 @@ impl Cache {
     }
 }
 
-/// Audiences with a cached generation, sorted, except deleted ones: for a config that names none
-/// while the store is unavailable. Blocks.
-pub fn cached_audiences(root: &Path) -> Vec<AudienceName> {
-    let Ok(entries) = std::fs::read_dir(root) else {
-        return Vec::new();
-    };
-    let is_served = |path: &PathBuf| {
-        CachedState::read(path).is_ok_and(|state| state.newest().state != State::Deleted)
-    };
-    let paths = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(is_served);
-    let mut names: Vec<AudienceName> = paths
-        .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
-        .collect();
-    names.sort();
-    names
-}
-
 /// Runs `work` on the blocking pool; `None` if it panicked.
 async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()

@@ -12,7 +12,7 @@ use testkit::store::{Depot, Spec, bucket_url, keys};
 use testkit::wait_until;
 use tokio::runtime::Runtime;
 
-use crate::server::{Served, Server, config, filter_addresses};
+use crate::server::{Server, config, filter_addresses};
 
 const AUDIENCE: &str = "old_users";
 const OFTEN: Duration = Duration::from_millis(100);
@@ -224,24 +224,6 @@ fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
     assert_eq!(
         read(Fault::RangeIgnoredShortOnce),
         [range(0, BLOCK_BYTES), None, None]
-    );
-}
-
-#[test]
-fn http_store_requires_audiences_in_the_config() {
-    let depot = Depot::new();
-    let web = FileServer::serve(&depot.root);
-    let config = config(&web.url(), "", OFTEN);
-    let error = runtime()
-        .block_on(rtad::serve::start(
-            Served::from(config).0,
-            Box::new(|| Err(String::new())),
-        ))
-        .unwrap_err();
-    let said = error.to_string();
-    assert!(
-        said.contains("cannot be listed over plain HTTP: name the audiences ([[audience]]"),
-        "{said}"
     );
 }
 

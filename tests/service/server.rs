@@ -95,11 +95,6 @@ impl Server {
         Client::connect(self.running.admin_address)
     }
 
-    /// Connects to the API's own port.
-    pub fn connect_api(&self) -> Client {
-        Client::connect(self.running.api_address().unwrap())
-    }
-
     /// Address of the decision port.
     pub const fn address(&self) -> SocketAddr {
         self.running.decision_address

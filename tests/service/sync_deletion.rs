@@ -72,26 +72,3 @@ fn pod_started_after_deletion_does_not_answer() {
         );
     }
 }
-
-/// A pod without a config waits for all audiences of the store except deleted ones.
-#[test]
-fn readiness_does_not_wait_for_deleted_audiences() {
-    let depot = Depot::new();
-    depot.publish(AUDIENCE, &members(), &Spec::small());
-    depot.publish("other", &members(), &Spec::small());
-    depot.delete(AUDIENCE);
-    let mut config = config(depot.url(), "", OFTEN);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime
-        .block_on(rtad::serve::find_audiences(&mut config))
-        .unwrap();
-    let names: Vec<_> = config
-        .audiences
-        .iter()
-        .map(|audience| audience.name.to_string())
-        .collect();
-    assert_eq!(names, ["other"]);
-}

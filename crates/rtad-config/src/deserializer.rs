@@ -226,8 +226,6 @@ pub enum Noted {
 pub struct Notes {
     /// Mistakes, with their paths.
     pub(crate) mistakes: RefCell<Vec<(Path, Noted)>>,
-    /// The keys of each table that was read as a struct.
-    pub(crate) keys: RefCell<Vec<(Path, &'static [&'static str])>>,
 }
 
 /// Reads a value of the tree.
@@ -300,18 +298,6 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let path = self.path.clone();
         let result = match &self.node.value {
-            Value::Outside(text) => {
-                let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
-                let words: Vec<_> = text
-                    .split(is_separator)
-                    .filter(|word| !word.is_empty())
-                    .collect();
-                match words.is_empty() {
-                    // A variable must not disable what the file demands.
-                    true => visitor.visit_seq(SeqDeserializer::new([text.as_str()].into_iter())),
-                    false => visitor.visit_seq(SeqDeserializer::new(words.into_iter())),
-                }
-            }
             Value::Table(_) => {
                 self.note(path.clone(), Noted::SingleTable);
                 let node = self.node;
@@ -328,10 +314,6 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.notes
-            .keys
-            .borrow_mut()
-            .push((self.path.clone(), fields));
         if let Value::Table(table) = &self.node.value {
             for key in table.keys().filter(|key| !fields.contains(&key.as_str())) {
                 self.note(self.path.key(key), Noted::UnknownKey(fields));

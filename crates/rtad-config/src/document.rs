@@ -71,47 +71,21 @@ impl<'a> Document<'a> {
         self.ignores_missing_files = true;
     }
 
-    /// Puts values of flags and variables over keys of some tables of `T`. `find` returns the name
-    /// of the flag or variable, and its value, for a key such as `server.listen`.
-    pub fn overlay<T: DeserializeOwned>(
-        &mut self,
-        tables: &[&str],
-        find: impl Fn(&str) -> Option<(String, String)>,
-    ) {
-        // The empty tables are read to learn their keys.
-        let (notes, mut probe) = (Notes::default(), Node::root());
-        for table in tables {
-            probe.set(&Path::of(table), Node::root());
-        }
-        let _ = T::deserialize(Reader {
-            node: &probe,
-            path: Path::default(),
-            notes: &notes,
-        });
-        for (table, keys) in notes
-            .keys
-            .into_inner()
-            .into_iter()
-            .filter(|(table, _)| !table.0.is_empty())
-        {
-            for path in keys.iter().map(|key| table.key(key)) {
-                let Some((origin, text)) = find(&path.to_string()) else {
-                    continue;
-                };
-                for root in [&mut self.given, &mut self.readable] {
-                    if root.get(&table.0).is_none() {
-                        root.set(&table, Node::root());
-                    }
-                    let origin = Origin::Outside(origin.clone());
-                    root.set(
-                        &path,
-                        Node {
-                            origin,
-                            value: Value::Outside(text.clone()),
-                        },
-                    );
-                }
+    /// Puts the value of a flag or variable, which has this name, over a key of a table, such as
+    /// `server.listen`.
+    pub fn put_over(&mut self, key: &str, name: &str, value: &str) {
+        let path = Path::of(key);
+        let table = Path(path.0[..path.0.len() - 1].to_vec());
+
+        for root in [&mut self.given, &mut self.readable] {
+            if root.get(&table.0).is_none() {
+                root.set(&table, Node::root());
             }
+            let node = Node {
+                origin: Origin::Outside(name.to_owned()),
+                value: Value::Outside(value.to_owned()),
+            };
+            root.set(&path, node);
         }
     }
 

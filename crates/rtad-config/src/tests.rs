@@ -147,12 +147,9 @@ fn text_from_outside_has_any_type() {
     }
     let read = |values: &'static [(&str, &str)]| {
         let mut document = Document::parse("", "", "[root]\ncount = 2");
-        document.overlay::<Outer>(&["root"], |key| {
-            let (_, value) = values
-                .iter()
-                .find(|(name, _)| format!("root.{name}") == key)?;
-            Some((format!("--{key}"), (*value).to_owned()))
-        });
+        for (key, value) in values {
+            document.put_over(&format!("root.{key}"), &format!("--{key}"), value);
+        }
         let outer: Outer = document.read();
         document.finish().into_result(outer.root)
     };
@@ -161,6 +158,6 @@ fn text_from_outside_has_any_type() {
     let error = read(&[("count", "three")]).unwrap_err();
     assert_eq!(
         error.mistakes,
-        ["--root.count is \"three\"; accepted: a whole number from 1 to 9"]
+        ["--count is \"three\"; accepted: a whole number from 1 to 9"]
     );
 }

@@ -28,7 +28,8 @@ fn reading_and_building_mistakes_are_reported_together() {
                 strategies = { \"1\" = \"new-users\" }\n\
                 body = \"protobuf\"\nproto = \"none.proto\"\n\
                 request_message = \"Q\"\nresponse_message = \"R\"\n\
-                request = {}\nresponse = { accepted = \"hits\" }\n";
+                request = {}\nresponse = { accepted = \"hits\" }\n\
+                [[strategy]]\nname = \"new-users\"\nwhen = { os = \"ios\" }\n";
     let error = Assembly::read(Some((path, text)), |_| None, &Vec::new()).unwrap_err();
     let starts = [
         format!("{path}:2: server.workers is -1"),
@@ -52,7 +53,8 @@ fn changed_schema_import_changes_the_fingerprint() {
                 [[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"/p\"\n\
                 strategies = { \"1\" = \"new-users\" }\nbody = \"protobuf\"\nproto = \"p.proto\"\n\
                 request_message = \"Q\"\nresponse_message = \"R\"\n\
-                request = { ids = { imei = \"imei\" } }\nresponse = { accepted = \"hits\" }\n";
+                request = { ids = { imei = \"imei\" } }\nresponse = { accepted = \"hits\" }\n\
+                [[strategy]]\nname = \"new-users\"\nwhen = { os = \"ios\" }\n";
     let fingerprint = |imported: &str| {
         let imported = format!("syntax = \"proto3\"; message Q {{ {imported} }}");
         std::fs::write(folder.path().join("q.proto"), imported).unwrap();

@@ -296,24 +296,3 @@ async fn lagging_process_does_not_revert_a_shared_cache() {
     Built::new(1, 1, "c").put(&anew).await;
     assert_eq!(last_generation(&ahead.shared()).await, Some(1));
 }
-
-#[tokio::test]
-async fn deleted_audience_is_not_listed() {
-    let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
-    built.put(&fixture.cache).await;
-    assert_eq!(cached_audiences(&fixture.cache.root), [audience()]);
-    fixture
-        .cache
-        .restrict(&audience(), &built.current.deleted())
-        .await;
-    assert_eq!(cached_audiences(&fixture.cache.root), []);
-    // Deltas of a later generation do not make the deleted one available.
-    let next = Built::new(3, 2, "b");
-    fixture
-        .cache
-        .record_deltas(&audience(), &next.current)
-        .await;
-    assert_eq!(cached_audiences(&fixture.cache.root), []);
-    next.put(&fixture.cache).await;
-    assert_eq!(cached_audiences(&fixture.cache.root), [audience()]);
-}

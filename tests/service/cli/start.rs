@@ -32,9 +32,13 @@ fn usage_errors_exit_with_two() {
     ] {
         assert!(!failure(arguments, &[], 2).is_empty(), "{arguments:?}");
     }
+    let store = TestStore::empty();
+    let file = store.config_file("", RULES);
     let stderr = failure(
         &[
             "serve",
+            "--config",
+            file.to_str().unwrap(),
             "--listen",
             "nowhere",
             "--workers",
@@ -52,7 +56,7 @@ fn usage_errors_exit_with_two() {
     ] {
         assert!(stderr.contains(line), "{line}: {stderr}");
     }
-    assert!(failure(&["serve"], &[], 2).contains("store.url is missing"));
+    assert!(failure(&["serve"], &[], 2).contains("--config <FILE>"));
     assert!(
         failure(&["serve", "--config", "/none.toml"], &[], 2).contains("/none.toml: No such file")
     );
@@ -61,7 +65,7 @@ fn usage_errors_exit_with_two() {
 
 #[test]
 fn unknown_log_level_exits_with_two() {
-    let stderr = failure(&["serve"], &[("RTAD_LOG", "loud")], 2);
+    let stderr = failure(&["serve", "--config", "none"], &[("RTAD_LOG", "loud")], 2);
     assert_eq!(
         stderr,
         "error: RTAD_LOG: log level is \"loud\", expected error, warn, info or debug\n"
@@ -101,7 +105,8 @@ fn port_in_use_exits_with_one_and_is_named() {
     let store = TestStore::with_everything();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let url = store.path().to_str().unwrap();
+    let file = store.config_file("", RULES);
+    let file = file.to_str().unwrap();
     for (flag, other, key) in [
         ("--listen", "--admin-listen", "server.listen"),
         ("--admin-listen", "--listen", "server.admin_listen"),
@@ -109,8 +114,8 @@ fn port_in_use_exits_with_one_and_is_named() {
         let stderr = failure(
             &[
                 "serve",
-                "--store",
-                url,
+                "--config",
+                file,
                 flag,
                 &address,
                 other,
@@ -133,14 +138,15 @@ fn port_in_use_exits_with_one_and_is_named() {
 #[test]
 fn readiness_waits_for_the_decision_port() {
     let store = TestStore::with_everything();
-    let url = store.path().to_str().unwrap();
+    let file = store.config_file("", RULES);
+    let file = file.to_str().unwrap();
     for _ in 0..5 {
         let [listen, admin] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
         let (listening, admin_listening) = (listen.to_string(), admin.to_string());
         let arguments = [
             "serve",
-            "--store",
-            url,
+            "--config",
+            file,
             "--workers",
             "200",
             "--listen",
@@ -156,52 +162,6 @@ fn readiness_waits_for_the_decision_port() {
         TcpStream::connect(listen).expect("a ready pod accepts connections");
         drop(rtad);
     }
-}
-
-#[test]
-fn empty_store_without_config_exits_with_one_and_a_hint() {
-    let store = TestStore::empty();
-    let url = store.path().to_str().unwrap();
-    let stderr = failure(
-        &[
-            "serve",
-            "--store",
-            url,
-            "--listen",
-            "127.0.0.1:0",
-            "--admin-listen",
-            "127.0.0.1:0",
-        ],
-        &[],
-        1,
-    );
-    assert!(
-        stderr
-            .lines()
-            .last()
-            .unwrap()
-            .starts_with("error: the config names no [[audience]]"),
-        "{stderr}"
-    );
-    assert!(stderr.contains("rtad-loader build"), "{stderr}");
-}
-
-#[test]
-fn without_config_all_audiences_are_served() {
-    let store = TestStore::with_everything();
-    let url = store.path().to_str().unwrap();
-    let ports = [
-        ("RTAD_LISTEN", "127.0.0.1:0"),
-        ("RTAD_ADMIN_LISTEN", "127.0.0.1:0"),
-        ("RTAD_STORE", url),
-    ];
-    let rtad = Rtad::spawn(&["serve"], &ports);
-    let answer = rtad
-        .connect()
-        .get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1));
-    assert_eq!(answer.text(), r#"{"member":true}"#);
-    let decisions = rtad.connect().post("/v1/decide", "{}").ok();
-    assert_eq!(decisions["decisions"][0]["strategy"], "new-users");
 }
 
 /// The unit tests of `config` have the precedence of all settings.

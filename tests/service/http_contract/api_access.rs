@@ -59,58 +59,27 @@ fn public_api_is_open_on_the_decision_port() {
 }
 
 #[test]
-fn api_port_answers_the_api_alone() {
-    let server = server("api = { listen = \"127.0.0.1:0\" }");
-    assert_closed(server.connect());
-    let mut client = server.connect_api();
-    client.get(&check()).ok();
-    client.post("/v1/decide", "{}").ok();
-    client
-        .request("POST", "/rta/ocean", "", "")
-        .problem(404, "not_found");
+fn tokens_open_the_api() {
+    let server = server("api = { token_files = [TOKENS] }");
+    let mut client = server.connect();
     assert_eq!(
-        server
-            .connect()
-            .request("POST", "/rta/ocean", "", "")
-            .status,
-        200
+        client.request("GET", &check(), TOKEN, "").ok()["member"],
+        true
     );
-}
+    client.request("POST", "/v1/decide", TOKEN, "{}").ok();
 
-#[test]
-fn tokens_open_the_api_on_either_port() {
-    for listen in ["", "listen = \"127.0.0.1:0\", "] {
-        let server = server(&format!("api = {{ {listen}token_files = [TOKENS] }}"));
-        let connect = || {
-            if listen.is_empty() {
-                server.connect()
-            } else {
-                server.connect_api()
-            }
-        };
-        let mut client = connect();
-        assert_eq!(
-            client.request("GET", &check(), TOKEN, "").ok()["member"],
-            true
-        );
-        client.request("POST", "/v1/decide", TOKEN, "{}").ok();
-        for refused in [
-            "",
-            "Authorization: Bearer 0123456789abcdeg\r\n",
-            "Authorization: x\r\n",
-        ] {
-            let answer = connect().request("GET", &check(), refused, "");
-            answer.problem(401, "unauthorized");
-            assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
-        }
-        assert_eq!(
-            server
-                .connect()
-                .request("POST", "/rta/ocean", "", "")
-                .status,
-            200
-        );
+    for refused in [
+        "",
+        "Authorization: Bearer 0123456789abcdeg\r\n",
+        "Authorization: x\r\n",
+    ] {
+        let answer = server.connect().request("GET", &check(), refused, "");
+        answer.problem(401, "unauthorized");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
     }
+
+    let answer = server.connect().request("POST", "/rta/ocean", "", "");
+    assert_eq!(answer.status, 200);
 }
 
 #[test]

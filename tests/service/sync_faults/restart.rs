@@ -125,15 +125,8 @@ fn pod_with_cache_starts_without_the_store() {
 fn pod_with_cache_starts_without_the_store_directory() {
     let site = Site::new();
     let start = || {
-        let mut config = config(site.depot.url(), "", OFTEN);
+        let mut config = config(site.depot.url(), CONFIG, OFTEN);
         config.store.cache_dir = Some(site.cache());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime
-            .block_on(rtad::serve::find_audiences(&mut config))
-            .unwrap();
         Server::start(config)
     };
     assert_serves(&mut start(), 1, 1);

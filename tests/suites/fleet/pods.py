@@ -1,7 +1,6 @@
 """Pods: start, signals and stop as by Kubernetes, and state from their admin ports."""
 
 import pathlib
-import shutil
 
 from suites.testkit.client import metric, says_yes
 from suites.testkit.ports import HOST
@@ -19,9 +18,10 @@ class Pod(Rtad):
         folder = work / name
         folder.mkdir()
         self.config, self.cache = folder / "rtad.toml", folder / "cache"
-        shutil.copy(CONFIG, self.config)
+        text = CONFIG.read_text().replace("[store]\n", f'[store]\ncache_dir = "{self.cache}"\n')
+        self.config.write_text(text)
         listens = {"RTAD_LISTEN": self.address, "RTAD_ADMIN_LISTEN": self.at_admin}
-        variables = variables | listens | {"RTAD_STORE_CACHE_DIR": str(self.cache)}
+        variables = variables | listens
         super().__init__("--config", self.config, log=folder / "log", variables=variables)
         self.name = name
 

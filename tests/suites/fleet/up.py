@@ -49,11 +49,20 @@ curl http://{admin}/v1/status
 
 Platforms reach http://{platforms}, where HAProxy admits their paths alone. The logs are
 {work}/*.log. Stop with Ctrl-C."""
+CONFIG = """
+[[audience]]
+name = "old_users"
+[[strategy]]
+name = "new-users"
+exclude = ["old_users"]
+"""
 
 
 class Fleet:
     def __init__(self, work):
         self.work, self.pods = work, {}
+        self.config = work / "rtad.toml"
+        self.config.write_text(CONFIG)
         self.environment = DEFAULTS | os.environ
         self.front = self.environment["FLEET_INTERNAL"]
 
@@ -84,7 +93,8 @@ class Fleet:
         listen = {"RTAD_LISTEN": self.environment[f"POD_{number}"]}
         listen |= {"RTAD_ADMIN_LISTEN": self.admin(number), "RTAD_DRAIN_TIMEOUT": "8s"}
         log = self.work / f"pod{number}.log"
-        pod = Rtad("--store", self.work / "store", log=log, variables=listen)
+        flags = ["--config", self.config, "--store", self.work / "store"]
+        pod = Rtad(*flags, log=log, variables=listen)
         self.pods[number] = pod
         (self.work / f"pod{number}.pid").write_text(str(pod.pid))
         pod.until("ready", lambda: says_yes(self.admin(number), "/readyz"))

@@ -59,7 +59,8 @@ class Fleet:
         self.ids = synth(2000)
         self.config = self.folder / "rtad.toml"
         leases = f'\n[cap_leases]\nbackend = "redis://{HOST}:{self.redis()}"\n'
-        self.config.write_text((HERE / "rtad.toml").read_text() + leases)
+        text = (HERE / "rtad.toml").read_text() + leases
+        self.config.write_text(text.replace("[store]\n", '[store]\ncache_dir = "cache"\n'))
         self.publish("old_users", self.ids[:1000])
         self.publish("vip", self.ids[900:1100])
         to = ["--store", self.store, "--audience", "old_users"]
@@ -84,10 +85,8 @@ class Fleet:
 
     def rtad(self, name, store):
         """Starts a pod; returns the addresses of its two ports."""
-        variables = {"RTAD_STORE": str(store), "RTAD_STORE_CACHE_DIR": str(self.folder / "cache")}
-        flags = ["--config", self.config]
-        log = self.folder / f"{name}.log"
-        pod = Rtad(*flags, log=log, variables=variables, cwd=self.folder)
+        flags = ["--config", self.config, "--store", store]
+        pod = Rtad(*flags, log=self.folder / f"{name}.log", cwd=self.folder)
         self.ending.enter_context(pod)
         return pod.decisions, pod.admin
 

@@ -8,7 +8,8 @@ use testkit::pages::platform_example;
 use super::*;
 
 fn example(heading: &str) -> Assembly {
-    let text = platform_example(heading);
+    let strategy = "[[strategy]]\nname = \"new-users\"\nwhen = { os = \"ios\" }\n";
+    let text = format!("{}\n{strategy}", platform_example(heading));
     let flags = vec![("store.url", "/data".to_owned())];
     Assembly::read(Some(("rtad.toml", &text)), |_| None, &flags).unwrap()
 }

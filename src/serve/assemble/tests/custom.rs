@@ -86,7 +86,18 @@ max_skew = "5m"
 secrets = [{ value = "hush" }, { value_file = "secret" }]
 "#;
 
+/// The strategy of the mappings.
+const STRATEGY: &str = "[[strategy]]\nname = \"new-users\"\nwhen = { os = \"ios\" }\n";
+
+/// Reads a config, with the strategy behind it if it has none.
 fn read(text: &str) -> Result<Assembly, ConfigError> {
+    let strategy = if text.contains("[[strategy]]") {
+        ""
+    } else {
+        STRATEGY
+    };
+    let text = &format!("{text}\n{strategy}");
+
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("v.proto"), PROTO).unwrap();
     std::fs::write(
@@ -267,6 +278,9 @@ request_message = "Q"
 response_message = "R"
 request = { strategies = "asked", ids = { imei = "i" } }
 response = { accepted = "hits" }
+[[strategy]]
+name = "new-users"
+when = { os = "ios" }
 "#;
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];

@@ -59,14 +59,11 @@ fn platform_ids_map_to_strategies() {
 }
 
 #[test]
-fn config_without_strategies_has_one_default_strategy() {
-    let platform = TENCENT.replace(", \"T1002\" = \"first\"", "");
-    let assembly = read_at(
-        "rtad.toml",
-        &format!("[store]\nurl = \"/data\"\n{platform}"),
-    )
-    .unwrap();
-    assert_eq!(assembly.platforms[0].strategies().collect::<Vec<_>>(), [0]);
+fn config_without_audiences_and_strategies_serves_nothing() {
+    let found = read_at("rtad.toml", "[store]\nurl = \"/data\"\n").unwrap_err();
+    let expected = "rtad.toml: audience is missing; accepted: an [[audience]] or a [[strategy]]: \
+                    there is nothing to serve";
+    assert_eq!(found.mistakes, [expected]);
 }
 
 /// Values beyond the bounds of Tencent, which Ocean Engine does not publish.
