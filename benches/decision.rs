@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use rtad::cap::Cap;
-use rtad::catalog::{Audience, Catalog, Serving};
+use rtad::catalog::{Audience, Catalog, CatalogParts, Serving};
 use rtad::config::CapConfig;
 use rtad::http::api;
 use rtad::platform::{DeviceKeys, IdReader};
@@ -73,13 +73,13 @@ fn main() {
         ..strategy.clone()
     };
     let cap = Cap::new("capped", &cap_config(), SystemTime::now(), Instant::now());
-    let catalog = Catalog::new(
-        vec![audience],
-        vec![strategy, capped],
-        Vec::new(),
-        &telemetry,
-    );
-    let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(Arc::new(cap))]));
+    let parts = CatalogParts {
+        audiences: vec![audience],
+        strategies: vec![strategy, capped],
+        caps: vec![None, Some(Arc::new(cap))],
+        ..CatalogParts::default()
+    };
+    let serving = Serving::from_pointee(Catalog::new(parts, &telemetry));
     let probe = Probe { per_shard };
 
     let (independent_read, dependent_read) = memory_floor(snapshot.filter_bytes());

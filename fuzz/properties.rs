@@ -21,7 +21,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message as _;
-use rtad::catalog::{Audience, Catalog, PlatformRequest};
+use rtad::catalog::{Audience, Catalog, CatalogParts, PlatformRequest};
 use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
@@ -227,8 +227,14 @@ impl World {
         };
         let mut platforms = vec![platform("tencent", tencent), platform("ocean", ocean)];
         platforms.extend(custom_platforms());
+        let parts = CatalogParts {
+            audiences,
+            strategies,
+            platforms,
+            ..CatalogParts::default()
+        };
         Self {
-            catalog: Catalog::new(audiences, strategies, platforms, &telemetry),
+            catalog: Catalog::new(parts, &telemetry),
             reader: IdReader::new(KeyMaker::default(), &telemetry),
             head: HeaderMap::new(),
         }

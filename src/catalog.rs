@@ -14,4 +14,4 @@ pub use audience::Audience;
 pub use caps::ServedCaps;
 pub use decide::{IdResult, PlatformRequest, RequestKeys};
 pub use experiments::ServedExperiments;
-pub use served::{ApiAccess, Catalog, ServedPlatform, Serving};
+pub use served::{ApiAccess, Catalog, CatalogParts, ServedPlatform, Serving};

@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 use http::HeaderMap;
 use rtad::cap::Cap;
-use rtad::catalog::{Audience, Catalog, PlatformRequest, Serving};
+use rtad::catalog::{Audience, Catalog, CatalogParts, PlatformRequest, Serving};
 use rtad::config::{CapConfig, LogConfig, Secret};
 use rtad::log::{DecisionLog, LogTap, LoggedAnswer};
 use rtad::platform::{
@@ -84,8 +84,13 @@ fn lookups_and_decisions_do_not_allocate() {
     let at = Instant::now();
     let cap = Arc::new(Cap::new("capped", &config, SystemTime::now(), at));
     let strategies = vec![strategy, with_cap];
-    let catalog = Catalog::new(vec![audience], strategies, Vec::new(), &telemetry);
-    let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(cap)]));
+    let parts = CatalogParts {
+        audiences: vec![audience],
+        strategies,
+        caps: vec![None, Some(cap)],
+        ..CatalogParts::default()
+    };
+    let serving = Serving::from_pointee(Catalog::new(parts, &telemetry));
     let mut capped = ArrayVec::<_, 4>::new();
     // A thread's first load allocates.
     for strategy in [0, 1] {
@@ -252,7 +257,13 @@ fn logged_requests_do_not_allocate() {
         adapter: Box::new(adapter),
     };
     let platforms = vec![Arc::new(platform)];
-    let catalog = Catalog::new(vec![audience], vec![strategy], platforms, &telemetry);
+    let parts = CatalogParts {
+        audiences: vec![audience],
+        strategies: vec![strategy],
+        platforms,
+        ..CatalogParts::default()
+    };
+    let catalog = Catalog::new(parts, &telemetry);
     let reader = IdReader::new(KeyMaker::default(), &telemetry);
     let (headers, body) = (
         HeaderMap::new(),

@@ -48,9 +48,9 @@ impl PartCounters {
 }
 
 impl ServedExperiments {
-    pub(super) fn new<'s>(
+    pub(super) fn new(
         experiments: Vec<Experiment>,
-        strategies: impl ExactSizeIterator<Item = &'s Strategy>,
+        strategies: &[Strategy],
         telemetry: &Telemetry,
     ) -> Self {
         let mut counters = Vec::with_capacity(strategies.len());

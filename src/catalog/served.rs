@@ -39,6 +39,25 @@ pub struct Catalog {
     api: ApiAccess,
 }
 
+/// What a catalog is made of.
+#[derive(Debug, Default)]
+pub struct CatalogParts {
+    /// Audiences, loaded or not.
+    pub audiences: Vec<Audience>,
+    /// Strategies, which name audiences and experiments by index.
+    pub strategies: Vec<Strategy>,
+    /// Experiments.
+    pub experiments: Vec<Experiment>,
+    /// Caps of the strategies, by index; the rest have none.
+    pub caps: Vec<Option<Arc<Cap>>>,
+    /// Platforms, which name strategies by index.
+    pub platforms: Vec<Arc<Platform>>,
+    /// The id of the configuration, for logs.
+    pub config_id: String,
+    /// Access to the `/v1` routes.
+    pub api: ApiAccess,
+}
+
 /// Access control of the `/v1` routes on the decision port.
 #[derive(Debug, Clone, Default)]
 pub struct ApiAccess {
@@ -94,17 +113,22 @@ impl ServedPlatform {
 }
 
 impl Catalog {
-    /// A catalog. Strategies refer to audiences by index, platforms to strategies.
+    /// A catalog of these parts, and its counters.
     ///
     /// # Panics
     ///
     /// If an index is out of range. Config validation rejects such a config first.
-    pub fn new(
-        audiences: Vec<Audience>,
-        strategies: Vec<Strategy>,
-        platforms: Vec<Arc<Platform>>,
-        telemetry: &Telemetry,
-    ) -> Self {
+    pub fn new(parts: CatalogParts, telemetry: &Telemetry) -> Self {
+        let CatalogParts {
+            audiences,
+            strategies,
+            experiments,
+            mut caps,
+            platforms,
+            config_id,
+            api,
+        } = parts;
+
         let indexes = strategies.iter().flat_map(Strategy::audiences);
         assert!(
             indexes.max().is_none_or(|index| index < audiences.len()),
@@ -115,65 +139,30 @@ impl Catalog {
             indexes.max().is_none_or(|index| index < strategies.len()),
             "a platform refers to a missing strategy"
         );
+
+        let has_shadow = strategies.iter().any(|strategy| strategy.is_shadow);
         let has_values = strategies
             .iter()
             .any(|strategy| !strategy.values.is_empty());
+        let experiments = ServedExperiments::new(experiments, &strategies, telemetry);
+        caps.resize(strategies.len(), None);
+
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
-        let caps = ServedCaps::new(vec![None; strategies.len()]);
-        let has_shadow = strategies.iter().any(|strategy| strategy.is_shadow);
         let served = |strategy| ServedStrategy::new(strategy, &audiences, telemetry);
         let strategies = strategies.into_iter().map(served).collect();
+
         Self {
             has_shadow,
             has_values,
             has_sha1: has_sha1(&audiences),
             strategies,
             audiences,
-            caps,
-            platforms,
-            experiments: Arc::default(),
-            config_id: Arc::default(),
-            api: ApiAccess::default(),
-        }
-    }
-
-    /// Sets the experiments, which strategies name by index.
-    #[must_use]
-    pub fn with_experiments(self, experiments: Vec<Experiment>, telemetry: &Telemetry) -> Self {
-        let experiments = ServedExperiments::new(experiments, self.strategies(), telemetry);
-        Self {
-            experiments: Arc::new(experiments),
-            ..self
-        }
-    }
-
-    /// Sets the strategies' caps, by index.
-    ///
-    /// # Panics
-    ///
-    /// If their number is not that of the strategies.
-    #[must_use]
-    pub fn with_caps(self, caps: Vec<Option<Arc<Cap>>>) -> Self {
-        assert_eq!(caps.len(), self.strategies.len(), "an entry per strategy");
-        Self {
             caps: ServedCaps::new(caps),
-            ..self
-        }
-    }
-
-    /// Sets the access control of the `/v1` routes.
-    #[must_use]
-    pub fn with_api(self, api: ApiAccess) -> Self {
-        Self { api, ..self }
-    }
-
-    /// Sets the id of the configuration, for logs.
-    #[must_use]
-    pub fn with_config_id(self, id: &str) -> Self {
-        Self {
-            config_id: id.into(),
-            ..self
+            platforms,
+            experiments: Arc::new(experiments),
+            config_id: config_id.into(),
+            api,
         }
     }
 

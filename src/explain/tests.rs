@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::input::Encoding;
 use super::*;
-use crate::catalog::{Audience, Catalog, PlatformRequest};
+use crate::catalog::{Audience, Catalog, CatalogParts, PlatformRequest};
 use crate::platform::tencent::{Device, RtaRequest, device};
 use crate::platform::{Admission, Failure, IdReader, MAX_IDS, Read, RequestHead, ocean};
 use crate::serve::Assembly;
@@ -99,22 +99,27 @@ fn catalog(config: &str, telemetry: &Telemetry) -> Catalog {
     let assembly = Assembly::read(Some(("rtad.toml", config)), |_| None, &Vec::new()).unwrap();
     let plan = assembly.plan();
     let now = now_unix_seconds();
-    Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry)
-        .with_experiments(plan.experiments, telemetry)
-        .with_audiences(|audience| {
-            let (ids, age) = match audience.name.as_str() {
-                "old" | "scores" => ([OAID], 60),
-                "vip" => (["somebody"], 60),
-                "stale" => ([OAID], 3 * 3600),
-                _ => return None,
-            };
-            let snapshot = Arc::new(snapshot(audience.name.as_str(), &ids, now - age));
-            Some(Audience {
-                snapshot: Some(snapshot),
-                is_stale: age > 7200,
-                ..audience.clone()
-            })
+    let parts = CatalogParts {
+        audiences: plan.audiences,
+        strategies: plan.strategies,
+        experiments: plan.experiments,
+        platforms: plan.platforms,
+        ..CatalogParts::default()
+    };
+    Catalog::new(parts, telemetry).with_audiences(|audience| {
+        let (ids, age) = match audience.name.as_str() {
+            "old" | "scores" => ([OAID], 60),
+            "vip" => (["somebody"], 60),
+            "stale" => ([OAID], 3 * 3600),
+            _ => return None,
+        };
+        let snapshot = Arc::new(snapshot(audience.name.as_str(), &ids, now - age));
+        Some(Audience {
+            snapshot: Some(snapshot),
+            is_stale: age > 7200,
+            ..audience.clone()
         })
+    })
 }
 
 struct Fixture {

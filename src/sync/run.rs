@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::SyncError;
 use super::state::{CatalogPlan, Settings, Syncer};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CatalogParts};
 use rtad_core::snapshot::AudienceName;
 
 /// Time between two checks of ages, expiries and caps.
@@ -266,11 +266,17 @@ impl Syncer {
             }
         }
         drop(catalog);
-        let telemetry = &self.shared.telemetry;
-        let catalog = Catalog::new(audiences, plan.strategies, plan.platforms, telemetry)
-            .with_experiments(plan.experiments, telemetry)
-            .with_config_id(&plan.config_id);
-        self.swap(catalog.with_api(plan.api).with_caps(caps));
+
+        let parts = CatalogParts {
+            audiences,
+            strategies: plan.strategies,
+            experiments: plan.experiments,
+            caps,
+            platforms: plan.platforms,
+            config_id: plan.config_id,
+            api: plan.api,
+        };
+        self.swap(Catalog::new(parts, &self.shared.telemetry));
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use super::memory::Memory;
 use super::pace;
 use super::progress::Progress;
 use super::shared::{Shared, SyncAlive};
-use crate::catalog::{ApiAccess, Audience, Catalog, Serving};
+use crate::catalog::{ApiAccess, Audience, Catalog, CatalogParts, Serving};
 use crate::config::{CapConfig, LeasesConfig, SwapMode};
 use crate::platform::Platform;
 use crate::strategy::{Experiment, Strategy};
@@ -100,16 +100,17 @@ impl Syncer {
         let caps = shared
             .caps
             .serve(&plan.strategies, &plan.caps, plan.cap_leases.as_ref());
-        let catalog = Catalog::new(
-            plan.audiences,
-            plan.strategies,
-            plan.platforms,
-            &shared.telemetry,
-        )
-        .with_experiments(plan.experiments, &shared.telemetry)
-        .with_config_id(&plan.config_id)
-        .with_api(plan.api)
-        .with_caps(caps);
+        let parts = CatalogParts {
+            audiences: plan.audiences,
+            strategies: plan.strategies,
+            experiments: plan.experiments,
+            caps,
+            platforms: plan.platforms,
+            config_id: plan.config_id,
+            api: plan.api,
+        };
+        let catalog = Catalog::new(parts, &shared.telemetry);
+
         Self {
             store,
             serving: Arc::new(Serving::from_pointee(catalog)),
