@@ -26,7 +26,6 @@
 //! | `server` | `[server]` |
 //! | `api` | `[server.api]` |
 //! | `changes` | changed keys, for the log |
-//! | `zone` | names of time zones |
 
 mod api;
 mod changes;
@@ -43,7 +42,6 @@ mod store;
 mod trust;
 mod value;
 mod warnings;
-mod zone;
 
 use rtad_config::Document;
 use serde::{Deserialize, Serialize};

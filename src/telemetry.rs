@@ -15,7 +15,7 @@
 //! | `requests` | request counts and durations | `sharded_counter` |
 //! | `decisions` | decisions, ids and failures of platforms' requests | `sharded_counter` |
 //! | `registry` | [`Telemetry`] | all above |
-//! | `cache`, `snapshots`, `pod` | metrics of sync and of the pod | `registry` |
+//! | `cache`, `snapshots` | metrics of sync | `registry` |
 //! | `log` | metrics of the decision log | `registry` |
 
 mod cache;
@@ -23,7 +23,6 @@ mod connections;
 mod decisions;
 mod describe;
 mod log;
-mod pod;
 mod registry;
 mod requests;
 mod sharded_counter;

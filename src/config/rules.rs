@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rtad_config::Document;
-use rtad_config::values::{DAY, SECOND, as_optional_time, name, number, time};
+use rtad_config::values::{DAY, SECOND, as_optional_time, name, number, text, time};
 use rtad_core::cap::MAX_DEVICES;
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::schedule::{Day, Hours, Moment, Schedule};
@@ -13,7 +13,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::condition::{Condition, refuse_unknown};
 use super::experiment::PartNames;
 use super::value::{self, ValueConfig};
-use super::zone::{time_zone, utc};
 use crate::strategy::Outcome;
 
 /// Device ids.
@@ -148,6 +147,18 @@ const fn always() -> bool {
 
 const fn no_bid() -> Outcome {
     Outcome::NoBid
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let accepted = "a name of the IANA database, such as Asia/Shanghai";
+    text(deserializer, accepted, |text| {
+        let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
+        Some(calendar.zone_name().to_owned())
+    })
 }
 
 fn optional_time_zone<'de, D: Deserializer<'de>>(

@@ -7,14 +7,14 @@
 //! | `signature` | `[platform.signature]` |
 //! | `response` | `[platform.response]` |
 //! | `request` | `[platform.request]` |
-//! | `path` | paths of field names |
 
-mod path;
 mod request;
 mod response;
 mod signature;
 
-use serde::{Deserialize, Serialize};
+use rtad_config::Named;
+use rtad_config::values::named;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use request::{IdListConfig, RequestConfig};
 pub use response::{Code, CodeConfig, ResponseConfig, VerdictsConfig};
@@ -42,4 +42,9 @@ impl BodyFormat {
             Self::Form => "form",
         }
     }
+}
+
+/// A path of field names.
+fn path<'de, D: Deserializer<'de>, T: From<Named>>(deserializer: D) -> Result<T, D::Error> {
+    named(deserializer, "a path of field names, such as device.imei")
 }

@@ -8,7 +8,7 @@ use rtad_core::device::IdField;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::path::path;
+use super::path;
 use crate::strategy::{Attribute, OS_WORDS};
 
 /// `[platform.request]`

@@ -6,7 +6,7 @@ use rtad_config::{Document, Location, Named, OneOrMany};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::path::path;
+use super::path;
 use crate::strategy::ValueKey;
 
 /// `[platform.response]`
