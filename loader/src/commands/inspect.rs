@@ -1,17 +1,13 @@
 //! `inspect` command: manifest of a generation and fill of its filters.
 
-mod map;
-
 use std::io::{self, Write};
-use std::path::PathBuf;
 
-use clap::{Args, ValueEnum as _};
+use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
-use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{
     BuildReport, ChunkEntry, Folded, InputRecord, Lineage, Manifest, shards_of,
@@ -20,19 +16,12 @@ use rtad_store::StoreError;
 
 use super::audience_report::FilterReport;
 use super::context::{Output, Target, default_threads, runtime};
-use super::error::CommonError;
 use super::lineage_args::{labels_text, rfc3339};
-use super::output_file::write_output;
-use super::value_parsers::parse_output_file;
 use super::verify::{FilterSurvey, Spread};
-use crate::input::check_output;
-use map::{Figure, ShardMap};
 
 /// Show the manifest of a generation, and the fill of its filters as read from the chunks.
 ///
-/// Takes up to 100 MB of memory per core, at any size of the generation. --plot draws all 65,536
-/// shards: the row is the first byte of the keys, the column the second. Beside the map are the
-/// scale and a histogram.
+/// Takes up to 100 MB of memory per core, at any size of the generation.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct InspectArgs {
@@ -41,18 +30,6 @@ pub struct InspectArgs {
     /// Inspect this generation instead of the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
-    /// Draw the shards as an SVG picture
-    #[arg(long, value_name = "FILE", value_parser = parse_plot_file)]
-    plot: Option<PathBuf>,
-    /// Figure to draw for each shard
-    #[arg(
-        long,
-        value_enum,
-        value_name = "FIGURE",
-        default_value = "keys",
-        requires = "plot"
-    )]
-    plot_of: Figure,
 }
 
 #[derive(Debug, Serialize)]
@@ -79,47 +56,19 @@ struct InspectReport {
     chunks: Vec<ChunkEntry>,
 }
 
-/// `--plot-of` a figure that the filters lack.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "--plot-of {figure}: filters of kind {kind} have none; accepted are keys, fpr, and fill \
-     of block512 or diverted of ribbon"
-)]
-struct NoFigure {
-    figure: String,
-    kind: &'static str,
-}
-
-impl CommandFailure for NoFigure {
-    fn exit(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
 pub fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
-    args.plot
-        .as_deref()
-        .map_or(Ok(()), |path| check_output(path, &[]))?;
     let store = args.target.open()?;
     let progress = output.progress();
     progress.phase("reading chunks");
-    let mut map = ShardMap::new(args.plot_of);
+
     let (manifest, survey) = runtime()?.block_on(async {
         let (manifest, _) = args
             .target
             .manifest_and_current(&store, args.generation)
             .await?;
-        let kind = manifest.filter().kind();
-        if args.plot.is_some() && !args.plot_of.is_of(kind) {
-            let figure = args
-                .plot_of
-                .to_possible_value()
-                .expect("no figure is hidden");
-            let (figure, kind) = (figure.get_name().to_owned(), kind.as_str());
-            return Err(NoFigure { figure, kind }.into());
-        }
-        let (mut survey, spec) = (FilterSurvey::default(), manifest.filter());
+        let spec = manifest.filter();
         progress.expect(manifest.chunks().len() as u64);
+
         // The order makes floating-point sums reproducible.
         let read = |entry| {
             let file = store.chunk_file(&manifest, entry);
@@ -128,38 +77,23 @@ pub fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
         let mut files = stream::iter(manifest.chunks())
             .map(read)
             .buffered(default_threads());
+
+        let mut survey = FilterSurvey::default();
         while let Some((entry, file)) = files.try_next().await? {
             for shard in shards_of(spec, entry, &file) {
-                if let Some(figures) = survey.add_shard(spec, shard) {
-                    map.set(shard.shard, shard.keys, &figures);
-                }
+                survey.add_shard(spec, shard);
             }
             progress.add(1);
         }
         drop(files);
         Ok::<_, CommandError>((manifest, survey))
     })?;
-    if let Some(path) = &args.plot {
-        let svg = map.svg(&manifest);
-        let svg = svg.map_err(|source| CommonError::write_file("--plot", path, source))?;
-        write_output("--plot", path, svg.as_bytes())?;
-    }
+
     drop(progress);
     output.data(
         &InspectReport::new(&manifest, survey),
         InspectReport::write_text,
     )
-}
-
-/// Rejects other extensions: viewers cannot open an SVG named `.png`.
-fn parse_plot_file(text: &str) -> Result<PathBuf, &'static str> {
-    let path = parse_output_file(text)?;
-    match path.extension() {
-        Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
-            Err("the picture is SVG: expected a name that ends in .svg")
-        }
-        _ => Ok(path),
-    }
 }
 
 impl InspectReport {

@@ -1,4 +1,4 @@
-//! Files of flags that are written whole: reports and pictures.
+//! Files of flags that are written whole: reports.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};

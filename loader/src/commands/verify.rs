@@ -32,7 +32,7 @@ use crate::input::{self, KeySink, PrivateFile};
 use crate::keys::hex;
 use crate::progress::Progress;
 use error::{MissingOfSha1, VerifyError};
-pub use fill::{FilterSurvey, ShardFigures, Spread};
+pub use fill::{FilterSurvey, Spread};
 use probe::MeasuredFpr;
 pub use probe::wilson;
 

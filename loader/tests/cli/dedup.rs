@@ -1,4 +1,4 @@
-//! `dedup`: first occurrences and counts. Also `plan --table` and the picture of `inspect --plot`.
+//! `dedup`: first occurrences and counts. Also `plan --table`.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -296,53 +296,6 @@ fn plan_table_lists_false_positive_rates() {
     }
     assert_eq!(sandbox.run("plan").status, Some(2));
     assert_eq!(sandbox.run("plan --table --keys 5").status, Some(2));
-}
-
-#[test]
-fn inspect_draws_a_generation() {
-    let sandbox = Sandbox::new();
-    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..3000)));
-    sandbox.build("{}/ids");
-    sandbox.file("none", "");
-    sandbox.run("build --store {}/s --audience none --allow-empty --quiet {}/none");
-    let mut pictures = HashSet::new();
-    for (audience, figure) in [("a", "keys"), ("a", "fill"), ("a", "fpr"), ("none", "keys")] {
-        let drawn = format!(
-            "inspect --store {{}}/s --audience {audience} --json --plot {{}}/it.svg --plot-of \
-             {figure}"
-        );
-        sandbox.run(&drawn).json();
-        let svg = std::fs::read_to_string(sandbox.path().join("it.svg")).unwrap();
-        assert!(
-            svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"),
-            "{figure}"
-        );
-        assert!(svg.contains("data:image/png;base64,"), "{figure}: map");
-        assert!(
-            svg.contains(&format!("{audience} generation 1")),
-            "{figure}: title"
-        );
-        assert!(
-            svg.contains("min ") == (audience == "a"),
-            "{figure}: extremes"
-        );
-        assert!(
-            pictures.insert(svg),
-            "{audience} {figure}: distinct picture"
-        );
-    }
-    sandbox
-        .run("inspect --store {}/s --audience a --plot {}/no/such/it.svg")
-        .fails(2, "its folder does not exist");
-    let png = sandbox.run("inspect --store {}/s --audience a --plot {}/it.png");
-    assert!(png.status == Some(2) && png.stderr.contains("expected a name that ends in .svg"));
-    assert!(!sandbox.path().join("it.png").exists());
-    assert_eq!(
-        sandbox
-            .run("inspect --store {}/s --audience a --plot-of fill")
-            .status,
-        Some(2)
-    );
 }
 
 #[test]

@@ -75,18 +75,6 @@ fn all_members_are_found_and_the_figures_agree() {
         sandbox.run(&query).json()["answers"],
         serde_json::json!(["member", "malformed"])
     );
-    let inspect = "inspect --store {}/s --audience a --plot {}/map.svg --plot-of";
-    sandbox
-        .run(&format!("{inspect} fill"))
-        .fails(2, "filters of kind ribbon have none");
-    sandbox.run(&format!("{inspect} diverted")).succeeds();
-    let build = "build --store {}/s --audience a --json --filter block512 {}/ids";
-    sandbox
-        .run(build)
-        .json_with_warning("its share of the keys");
-    sandbox
-        .run(&format!("{inspect} diverted"))
-        .fails(2, "filters of kind block512 have none");
 }
 
 #[test]

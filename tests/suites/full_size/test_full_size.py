@@ -117,7 +117,7 @@ def test_commands_stay_within_their_memory(largest, work):
     """Only verify loads the snapshot into memory."""
     to = ["--store", largest, "--audience", "ids"]
     size = int(run(["du", "-sb", largest]).split()[0])
-    measured(3 << 27, "inspect", *to, "--json", "--plot", work / "map.svg")
+    measured(3 << 27, "inspect", *to, "--json")
     whole = size * 6 // 5 + (1 << 28)
     measured(whole, "verify", *to, "--json")
 

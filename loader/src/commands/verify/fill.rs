@@ -26,16 +26,6 @@ impl Spread {
     }
 }
 
-/// Figures of one shard's filter.
-#[derive(Debug, Clone, Copy)]
-pub struct ShardFigures {
-    /// Fraction of bits set; `None` for a ribbon filter.
-    pub(crate) fill: Option<f64>,
-    /// Fraction of keys outside the first tier; `None` for a Bloom filter.
-    pub(crate) diverted: Option<f64>,
-    pub(crate) expected_fpr: f64,
-}
-
 /// Statistics over the shards of chunks.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct FilterSurvey {
@@ -60,31 +50,26 @@ impl FilterSurvey {
         }
     }
 
-    /// Adds a shard, unless it is empty. Returns its figures.
-    pub fn add_shard(&mut self, spec: &FilterSpec, shard: ChunkShard<'_>) -> Option<ShardFigures> {
+    /// Adds a shard, unless it is empty.
+    pub fn add_shard(&mut self, spec: &FilterSpec, shard: ChunkShard<'_>) {
         if shard.filter.is_empty() {
-            return None;
+            return;
         }
-        let is_ribbon = spec.kind() == FilterKind::Ribbon;
-        let outside = || f64::from(shard.outside_first_tier()) / f64::from(shard.keys);
-        let figures = ShardFigures {
-            fill: (!is_ribbon).then(|| fill_ratio(shard.filter.bloom_bits())),
-            diverted: is_ribbon.then(outside),
-            expected_fpr: spec.expected_fpr(shard.shard, shard.filter),
-        };
         self.shards += 1;
-        for (spread, figure) in [
-            (&mut self.fill, figures.fill),
-            (&mut self.diverted, figures.diverted),
-        ] {
-            if let Some(figure) = figure {
-                spread.get_or_insert_default().add(figure, self.shards);
-            }
+
+        if spec.kind() == FilterKind::Ribbon {
+            let diverted = f64::from(shard.outside_first_tier()) / f64::from(shard.keys);
+            let spread = self.diverted.get_or_insert_default();
+            spread.add(diverted, self.shards);
+        } else {
+            let fill = fill_ratio(shard.filter.bloom_bits());
+            self.fill.get_or_insert_default().add(fill, self.shards);
         }
-        self.expected_fpr.add(figures.expected_fpr, self.shards);
+
+        let expected_fpr = spec.expected_fpr(shard.shard, shard.filter);
+        self.expected_fpr.add(expected_fpr, self.shards);
         self.diverted_keys += u64::from(shard.diverted_keys);
         self.listed_keys += u64::from(shard.listed_keys);
-        Some(figures)
     }
 
     /// False-positive rate of a random key; in shards without keys it is 0.
