@@ -3,13 +3,11 @@
 //! A change is visible within seconds. Concurrent appends and builds are never overwritten: after
 //! a conflict the writer rereads `CURRENT` and retries.
 
-mod follow;
 mod members;
 mod writer;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::time::Duration;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
@@ -30,7 +28,6 @@ use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
 use super::value_parsers::parse_column;
 use crate::input::{self, Batches, Counts, KeySink, PrivateFile, Reason};
-use follow::FollowError;
 use members::{MemberCheck, MembershipCounts};
 use writer::{AppendWriter, Operation};
 
@@ -39,9 +36,6 @@ use writer::{AppendWriter, Operation};
 /// Pods apply the delta at their next poll of the store and fetch little more than 16 bytes per
 /// device. Deltas are exact: they add no false positives. The next build merges them. Devices with
 /// a tombstone stay out.
-///
-/// With --follow, ids are read from stdin until it ends, one per line, and published at intervals;
-/// pipe the client of any stream into it. SIGTERM publishes the ids read so far and exits.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct AppendArgs {
@@ -50,7 +44,7 @@ pub struct AppendArgs {
     /// csv, ndjson, parquet: the column with the devices' value, a whole number from 0 to 15, over
     /// a generation that was built with --value. Rows without one are rejected as `value`. A
     /// device with several has the largest, and no longer that of the build or an earlier append
-    #[arg(long, value_name = "COLUMN", value_parser = parse_column, conflicts_with = "follow")]
+    #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     value: Option<String>,
     /// Also remove the devices' tombstones
     #[arg(long)]
@@ -85,24 +79,9 @@ struct ChangeArgs {
     /// Read the input, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Read stdin continuously and publish by --every and --max-ids
-    #[arg(long, conflicts_with_all = ["rejects", "dry_run", "format"])]
-    follow: bool,
-    /// Publish at least this often; with --follow
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "5s",
-        value_parser = humantime::parse_duration,
-        requires = "follow"
-    )]
-    every: Duration,
-    /// Publish at once after this many ids; with --follow
-    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "follow")]
-    max_ids: usize,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
     /// http://
-    #[arg(required_unless_present = "follow", value_name = "INPUT")]
+    #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<OsString>,
 }
 
@@ -142,22 +121,7 @@ fn run(
     value: Option<&str>,
     output: &Output,
 ) -> Result<(), CommandError> {
-    if args.follow && !matches!(&args.inputs[..], [] | [_]) {
-        return Err(FollowError::Inputs.into());
-    }
-    let inputs = if args.follow {
-        vec![OsString::from("-")]
-    } else {
-        args.inputs.clone()
-    };
-    if args.follow && args.inputs.first().is_some_and(|input| input != "-") {
-        return Err(FollowError::Inputs.into());
-    }
-    // It would read the stdin of another program, and take its signals.
-    if args.follow && output.is_hosted() {
-        return Err(FollowError::Hosted.into());
-    }
-    let input = args.input.resolve_with_value(&inputs, value)?;
+    let input = args.input.resolve_with_value(&args.inputs, value)?;
     let store = args.sign.writer(args.target.open()?, &args.target.trust)?;
     let runtime = runtime()?;
     runtime.block_on(store.check_unsigned_write(&args.target.audience))?;
@@ -169,16 +133,6 @@ fn run(
     if adds {
         let audience = &args.target.audience;
         runtime.block_on(writer.check_values(store.store(), audience, value.is_some()))?;
-    }
-    if args.follow {
-        let times = (args.every, args.max_ids);
-        return runtime.block_on(follow::run(
-            writer,
-            &input,
-            args.rejects.limit,
-            times,
-            output,
-        ));
     }
     let rejects = args.rejects.create(&input)?;
     let progress = output.progress();

@@ -1,13 +1,12 @@
 //! `append` and `remove`, in a directory, or in a bucket if the `stores` suite has started a
 //! server.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write as _;
 use std::process::Child;
-use std::time::Duration;
 
 use rtad_core::device::IdKind;
 use serde_json::Value;
-use testkit::process::{Outcome, outcome, signal, spawn};
+use testkit::process::{Outcome, outcome, spawn};
 use testkit::sandbox::{Sandbox, command, directory_or_bucket, ids, lines};
 
 /// A folder for inputs, and the URL of a store.
@@ -42,7 +41,7 @@ impl TestStore {
             .run_with(&self.arguments(command, "--json -"), lines(ids).as_bytes())
     }
 
-    pub fn start(&self, command_line: &str, arguments: &str) -> Child {
+    fn start(&self, command_line: &str, arguments: &str) -> Child {
         spawn(&mut command(
             self.sandbox.path(),
             &self.arguments(command_line, arguments),
@@ -65,13 +64,6 @@ impl TestStore {
     fn live_deltas(&self) -> Value {
         self.run("list", "--json").json()["audiences"][0]["over"].clone()
     }
-}
-
-/// Reads one line of a child's stdout as JSON.
-pub fn line(from: &mut impl BufRead) -> Value {
-    let mut line = String::new();
-    from.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
 }
 
 /// The unit tests of `rtad_store` and the model of ledgers have every order of changes.
@@ -194,70 +186,6 @@ fn build_reports_and_limits_the_changes_that_its_input_undoes() {
     assert_eq!(carried(""), ([0, 10, 0, 0], false));
 }
 
-#[test]
-fn follow_publishes_ids_and_reports_durable_rows() {
-    let target = TestStore::new("follow");
-    let all = ids(IdKind::Md5, 0..400);
-    target.over("build", &all[..100]).json();
-    let mut follower = target.start("append", "--follow --every 1h --max-ids 50 --json");
-    let mut pipe = follower.stdin.take().unwrap();
-    let mut said = BufReader::new(follower.stdout.take().unwrap());
-    for (round, batch) in (1..).zip(all[100..300].chunks(50)) {
-        pipe.write_all(lines(batch).as_bytes()).unwrap();
-        let published = line(&mut said);
-        assert_eq!(
-            (&published["rows"], &published["keys"]),
-            (&(50 * round).into(), &50.into())
-        );
-        assert_eq!(target.members(batch), 50);
-    }
-    // Fewer ids than --max-ids wait. The end of stdin or a signal publishes them, including an
-    // unterminated line.
-    pipe.write_all(format!("nonsense\n\n{}", lines(&all[300..310]).trim_end()).as_bytes())
-        .unwrap();
-    drop(pipe);
-    let published = line(&mut said);
-    assert_eq!(
-        (
-            &published["rows"],
-            &published["keys"],
-            &published["malformed"]
-        ),
-        (&212.into(), &10.into(), &1.into())
-    );
-    assert_eq!(
-        (&published["blank"], follower.wait().unwrap().code()),
-        (&1.into(), Some(0))
-    );
-    assert_eq!(target.members(&all[..310]), 310);
-
-    let mut follower = target.start("remove", "--follow --every 50ms --json");
-    let mut pipe = follower.stdin.take().unwrap();
-    let mut said = BufReader::new(follower.stdout.take().unwrap());
-    pipe.write_all(lines(&all[..10]).as_bytes()).unwrap();
-    pipe.flush().unwrap();
-    // This time by --every.
-    assert_eq!(line(&mut said)["keys"], 10);
-    assert_eq!(target.members(&all[..20]), 10);
-    // Rows without an id count as durable, for clients that commit offsets.
-    pipe.write_all(b"\n\nnonsense\n").unwrap();
-    let published = line(&mut said);
-    assert_eq!(
-        (&published["rows"], &published["keys"]),
-        (&13.into(), &0.into())
-    );
-    assert_eq!(
-        (&published["blank"], &published["malformed"]),
-        (&2.into(), &1.into())
-    );
-    signal(follower.id(), "TERM");
-    // One of 13 values is malformed: more than --max-reject-ratio.
-    assert_eq!(follower.wait().unwrap().code(), Some(3));
-    drop(pipe);
-}
-
-/// A stream of a wrong kind ends at its end, or after a thousand values, with what is usable
-/// published.
 /// An append of known devices, and a removal of unknown ones, say so.
 #[test]
 fn reports_have_the_members_before_and_after() {
@@ -317,47 +245,6 @@ fn compactions_in_a_row_lose_no_appended_device() {
         (target.members(&all[1000..]), target.members(&all[..200])),
         (2, 0)
     );
-}
-
-/// `kill -9` at many moments of an endless append: rows reported as durable are stored, and the
-/// store is intact.
-#[test]
-fn killed_follow_keeps_durable_rows() {
-    let target = TestStore::new("kill");
-    let all = ids(IdKind::Md5, 0..3000);
-    target.over("build", &all[..10]).json();
-    for round in 0..8_usize {
-        let ids = &all[100 + round * 300..100 + (round + 1) * 300];
-        let mut follower = target.start("append", "--follow --every 1h --max-ids 10 --json");
-        let mut pipe = follower.stdin.take().unwrap();
-        let mut said = BufReader::new(follower.stdout.take().unwrap());
-        let mut batches = ids.chunks(10);
-        let mut durable = 0;
-        for batch in batches.by_ref().take(round + 1) {
-            pipe.write_all(lines(batch).as_bytes()).unwrap();
-            durable = line(&mut said)["rows"].as_u64().unwrap() as usize;
-        }
-        for batch in batches {
-            pipe.write_all(lines(batch).as_bytes()).unwrap();
-        }
-        // The kill comes during one of the next two publishes.
-        std::thread::sleep(Duration::from_millis(round as u64 * 3));
-        follower.kill().unwrap();
-        let mut rest = String::new();
-        while said.read_line(&mut rest).unwrap() > 0 {
-            if let Ok(published) = serde_json::from_str::<Value>(&rest) {
-                durable = published["rows"].as_u64().unwrap() as usize;
-            }
-            rest.clear();
-        }
-        follower.wait().unwrap();
-        assert!(durable >= 10 * (round + 1));
-        assert_eq!(target.members(&ids[..durable]), durable, "round {round}");
-        target.sandbox.file("first", lines(&all[..10]));
-        target
-            .run("verify", "--probes 1000 --json --against {}/first")
-            .json();
-    }
 }
 
 #[test]

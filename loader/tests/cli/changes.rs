@@ -1,15 +1,13 @@
-//! `append` and `remove` in a directory: damage, signatures, expiry, and streams that end badly.
+//! `append` and `remove` in a directory: damage, signatures and expiry.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::time::Duration;
 
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::IdKind;
-use testkit::process::signal;
 use testkit::sandbox::{ids, lines};
 use testkit::store::{Depot, Spec, keys};
 
-use crate::appending::{TestStore, line};
+use crate::appending::TestStore;
 
 #[test]
 fn compaction_refuses_an_expiry_before_the_time_of_the_build() {
@@ -71,100 +69,8 @@ fn bad_input_changes_nothing() {
         (&dry["dry_run"], &dry["usable"]),
         (&true.into(), &100.into())
     );
-    target
-        .run("append", "--follow {}/new")
-        .fails(2, "--follow reads stdin only");
-    assert_eq!(target.run("append", "--every 1s {}/new").status, Some(2));
     assert_eq!(target.run("append", "").status, Some(2));
     assert_eq!(target.sandbox.store(), before);
-}
-
-#[test]
-fn follow_of_malformed_lines_fails() {
-    let target = TestStore::directory();
-    let all = ids(IdKind::Md5, 0..110);
-    target.over("build", &all[..100]).json();
-    let follow = |kind: &str, ids: &[String]| {
-        let arguments = target.arguments("append", &format!("--follow --id-kind {kind}"));
-        target.sandbox.run_with(&arguments, lines(ids).as_bytes())
-    };
-    let short = follow("imei", &all[..2]);
-    assert_eq!(short.status, Some(3));
-    assert!(
-        short.stdout.contains("2 rows are durable, 2 malformed"),
-        "{}",
-        short.stdout
-    );
-    let reason = "input -: no usable id in 2 rows: 0 values are blank, 2 malformed; most look like \
-                  ids of kind md5";
-    assert!(short.stderr.contains(reason), "{}", short.stderr);
-    let raw = follow("oaid", &all[..2]);
-    assert!(
-        raw.stderr
-            .contains("2 of 2 ids of kind oaid look like ids of kind md5")
-    );
-    assert_eq!(raw.status, Some(3));
-    let mixed = [ids(IdKind::Imei, 0..5), all[100..].to_vec()].concat();
-    assert_eq!(
-        (follow("md5", &mixed).status, target.members(&all)),
-        (Some(3), 110)
-    );
-
-    let mut endless = target.start("append", "--follow --every 20ms");
-    let mut pipe = endless.stdin.take().unwrap();
-    pipe.write_all(lines(&ids(IdKind::Imei, 0..1000)).as_bytes())
-        .unwrap();
-    assert_eq!(endless.wait().unwrap().code(), Some(3));
-}
-
-#[test]
-fn follow_with_a_closed_stdout_fails() {
-    let target = TestStore::directory();
-    let all = ids(IdKind::Md5, 0..110);
-    target.over("build", &all[..100]).json();
-    let mut follower = target.start("append", "--follow --every 20ms");
-    drop(follower.stdout.take());
-    let mut pipe = follower.stdin.take().unwrap();
-    pipe.write_all(lines(&all[100..]).as_bytes()).unwrap();
-    let mut complaint = String::new();
-    follower
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut complaint)
-        .unwrap();
-    assert!(
-        complaint.contains("the reader of the durable row counts is gone"),
-        "{complaint}"
-    );
-    assert_eq!(
-        (follower.wait().unwrap().code(), target.members(&all)),
-        (Some(1), 110)
-    );
-}
-
-#[test]
-fn follow_stops_on_a_signal_while_its_store_fails() {
-    let target = TestStore::directory();
-    let all = ids(IdKind::Md5, 0..20);
-    target.over("build", &all[..10]).json();
-    let deltas = target.sandbox.path().join("s/a/deltas");
-    std::fs::write(&deltas, "in the way").unwrap();
-    let mut follower = target.start("append", "--follow --every 20ms --json");
-    let mut pipe = follower.stdin.take().unwrap();
-    let mut complaints = BufReader::new(follower.stderr.take().unwrap());
-    pipe.write_all(lines(&all[10..]).as_bytes()).unwrap();
-    let mut complaint = String::new();
-    complaints.read_line(&mut complaint).unwrap();
-    assert!(complaint.starts_with("error: "), "{complaint}");
-    signal(follower.id(), "TERM");
-    // It keeps its keys and retries for up to a minute.
-    std::fs::remove_file(&deltas).unwrap();
-    assert_eq!(follower.wait().unwrap().code(), Some(0));
-    let published = line(&mut BufReader::new(follower.stdout.take().unwrap()));
-    assert_eq!(published["rows"], 10);
-    assert_eq!(target.members(&all), 20);
-    drop(pipe);
 }
 
 #[test]

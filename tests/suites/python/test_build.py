@@ -62,12 +62,9 @@ def test_every_source_gives_the_chunks_of_the_loader(rtad, tmp_path):
         assert report[counted] == expected[counted], counted
 
 
-def test_quiet_run_has_a_report_and_none_follows_stdin(rtad, tmp_path):
+def test_quiet_run_has_a_report(rtad, tmp_path):
     store, ids = str(tmp_path / "store"), synth(10)
     assert rtad.build(store, "users", ids, quiet=True)["keys"] == 10
-    for rows in [(), (ids,)]:
-        with pytest.raises(rtad.Error, match="--follow reads the stdin of the command rtad-loader"):
-            rtad.append(store, "users", *rows, follow=True)
 
 
 def test_null_rows_of_a_struct_array_have_no_ids(rtad, tmp_path):
