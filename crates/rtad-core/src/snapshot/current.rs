@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::delta::{DeltaEntry, MAX_DELTAS};
 use super::json::{
     MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope,
-    from_json, objects, some_object, to_json,
+    from_json, present, to_json,
 };
 use super::name::Digest;
 
@@ -37,17 +37,13 @@ pub struct Current {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     published_sequence: Option<u64>,
     /// The deltas that apply, oldest first.
-    #[serde(
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "objects"
-    )]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deltas: Vec<DeltaEntry>,
     /// Erased devices: never members, in any generation, until the tombstone is lifted.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "some_object"
+        deserialize_with = "present"
     )]
     pub tombstones: Option<DeltaEntry>,
     /// When the newest change was published, in seconds since 1970 UTC.

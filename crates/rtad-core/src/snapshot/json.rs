@@ -3,16 +3,11 @@
 //! Parsing has two steps. The first reads only `format` and `version`, to distinguish a newer
 //! version from a broken file. The second reads all fields; an unknown field is an error, because
 //! it could change the meaning of the others.
-//!
-//! serde's derived structs also accept a list of values without names. The format does not, so all
-//! objects are read as [`FromObject`].
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::Serialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 
 use super::Fault;
 use super::name::Digest;
@@ -157,9 +152,7 @@ pub fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), Manifes
 
 /// Parses an object with known fields only.
 pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
-    serde_json::from_slice(bytes)
-        .map(|FromObject(value)| value)
-        .map_err(json_error)
+    serde_json::from_slice(bytes).map_err(json_error)
 }
 
 /// The error of a file that is not valid. The parser quotes unknown fields whole.
@@ -188,55 +181,6 @@ pub fn to_json(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).expect("plain values serialize");
     bytes.push(b'\n');
     bytes
-}
-
-/// Wraps a struct that deserializes only from an object.
-pub struct FromObject<T>(pub T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for FromObject<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ObjectVisitor<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-            type Value = FromObject<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<FromObject<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(fields)).map(FromObject)
-            }
-        }
-
-        deserializer.deserialize_map(ObjectVisitor(PhantomData))
-    }
-}
-
-/// `deserialize_with` for a field with an object.
-pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    FromObject::deserialize(deserializer).map(|FromObject(value)| value)
-}
-
-/// `deserialize_with` for an optional object.
-pub fn some_object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    object(deserializer).map(Some)
-}
-
-/// `deserialize_with` for a list of objects.
-pub fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let objects = Vec::<FromObject<T>>::deserialize(deserializer)?;
-    Ok(objects.into_iter().map(|FromObject(value)| value).collect())
 }
 
 /// `deserialize_with` for an optional value: the field may be absent, but not `null`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::json::{is_zero, objects, present};
+use super::json::{is_zero, present};
 
 /// Report of a build's input. Informational.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,11 +28,7 @@ pub struct Lineage {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The inputs in their order, up to [`Lineage::MAX_INPUTS`].
-    #[serde(
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "objects"
-    )]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<InputRecord>,
     /// Number of further inputs.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -12,7 +12,7 @@ use super::current::{Current, check_in_order};
 use super::delta::DeltaEntry;
 use super::json::{
     MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, is_zero,
-    object, objects, present, some_object, to_json,
+    present, to_json,
 };
 use super::lineage::{BuildReport, Lineage};
 use super::name::{AudienceName, Digest};
@@ -53,7 +53,7 @@ struct FilterFields {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "some_object"
+        deserialize_with = "present"
     )]
     fill_ratio: Option<FillRatio>,
     /// Keys outside the first tier of ribbon filters.
@@ -95,18 +95,14 @@ pub struct Folded {
     pub through: u64,
     /// The merged deltas, oldest first; the last may have later changes, too. A rollback to an
     /// older generation applies them again. Set by the publish.
-    #[serde(
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "objects"
-    )]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deltas: Vec<DeltaEntry>,
     /// Removals that the filters cannot represent because they were not rebuilt. Always applied
     /// with this generation.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "some_object"
+        deserialize_with = "present"
     )]
     pub residual: Option<DeltaEntry>,
     /// Keys inserted beyond those that the filters are sized for.
@@ -140,23 +136,20 @@ struct ManifestFields {
     key_digest: KeyDigest,
     keys: u64,
     size_bytes: u64,
-    #[serde(deserialize_with = "object")]
     filter: FilterFields,
-    #[serde(deserialize_with = "object")]
     build: BuildReport,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "some_object"
+        deserialize_with = "present"
     )]
     lineage: Option<Lineage>,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "some_object"
+        deserialize_with = "present"
     )]
     folded: Option<Folded>,
-    #[serde(deserialize_with = "objects")]
     chunks: Vec<ChunkEntry>,
 }
 

@@ -95,9 +95,6 @@ fn invalid_fields_are_rejected_by_name() {
 /filter/fill_ratio/max 1.5 => Field: filter.fill_ratio.max is 1.5, expected 0 to 1
 /chunks {} => Json: ~ invalid type: map, expected a sequence
 /chunks [] => Field: keys is 400, expected 0, the sum over its chunks
-/filter/fill_ratio [0.1, 0.2, 0.3] => Json: ~ invalid type: sequence
-/build ["tool", 1, 2, 3] => Json: ~ invalid type: sequence
-/chunks/0 ["00000000000000000000000000000000000000000000000000000000000000ff", 0, 8, 202, 1000] => Json: ~ invalid type: sequence
 /chunks/0 "x" => Json: ~ invalid type: string "x"
 /chunks/0/digest "../../etc/passwd" => Json: ~ digest "
 /chunks/0/digest "../00000000000000000000000000000000000000000000000000000000000ff" => Json: ~ digest "
