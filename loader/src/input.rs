@@ -40,7 +40,7 @@ pub use kinds::{Kinds, KindsError};
 pub use layout::{CellSyntax, Column, Input, Layout};
 pub use lines::{each_line, lines};
 pub use lookalike::{LOOKALIKES, Lookalike};
-pub use open::{Ends, Source, expand};
+pub use open::{Source, expand};
 pub use read::{absent_members, expect, read};
 pub use rejects::{OutputFileError, PrivateFile, Reason, check_output, open_private};
 pub use sink::{ColumnCounts, Counts, InputCounts, KeySink};

@@ -13,7 +13,6 @@ mod keys;
 mod live_filters;
 mod merged_deltas;
 mod progress;
-mod seen;
 
 use clap::Parser;
 

@@ -5,8 +5,6 @@
 //! whose shards are mostly rounding. The size of a ribbon filter depends on its keys: a sample of
 //! shards is built from random keys.
 
-mod table;
-
 use std::io::{self, Write};
 
 use clap::Args;
@@ -35,9 +33,8 @@ const PEAK_QPS: u64 = 300_000;
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Distinct keys
-    #[arg(long, value_name = "N", required_unless_present = "table",
-        value_parser = parse_keys)]
-    keys: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = parse_keys)]
+    keys: u64,
     /// False-positive rate, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
@@ -47,14 +44,6 @@ pub struct PlanArgs {
     /// Memory limit of a pod: shows which kinds fit, and with which `store.swap`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
-    /// Table of the false-positive rate of the Bloom filter of `dedup --bloom`: for 1,000 million
-    /// and 7 million keys, m/n of 30 and 50, k of 8 and 16
-    #[arg(long, conflicts_with_all = ["keys", "fpr", "filter", "memory"])]
-    table: bool,
-    /// Also measure the filters of 7 million keys with 200 million non-members each: a few seconds,
-    /// 50 MB
-    #[arg(long, requires = "table")]
-    measure: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -99,9 +88,7 @@ fn parse_keys(text: &str) -> Result<u64, &'static str> {
 }
 
 pub fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
-    let Some(keys) = args.keys else {
-        return table::run(args.measure, output);
-    };
+    let keys = args.keys;
     let plan = |kind| FilterPlan::new(kind, keys, args.fpr, args.memory);
     let filters = match args.filter {
         Some(kind) => vec![plan(kind)?],

@@ -16,7 +16,7 @@ use rtad_core::device::{DeviceKey, KeyDigest, KeyMaker, Unusable};
 
 use super::context::{Output, Target, default_threads, runtime};
 use super::error::OtherDigest;
-use crate::input::{Counts, Ends, Kinds, Source, each_line};
+use crate::input::{Counts, Kinds, Source, each_line};
 use crate::live_filters::{LiveFilters, chunks_of};
 
 /// Check whether devices are members. One line per id: its position on the command line or in the
@@ -85,7 +85,7 @@ pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     let is_list = args.ids == ["-"];
     let mut keys: Vec<_> = Vec::new();
     match is_list {
-        true => each_line(&Source::Stdin, Ends::Converted, &Arc::default(), |line| {
+        true => each_line(&Source::Stdin, &Arc::default(), |line| {
             keys.push(key(line));
             true
         })?,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::block::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows};
 use super::error::InputError;
-use super::open::{Ends, Opened, Source};
+use super::open::{Opened, Source};
 use crate::progress::Bytes;
 
 /// Reads all of `reader` and sends blocks of whole lines, until `send` returns false.
@@ -75,21 +75,17 @@ pub fn read_blocks(
     }
 }
 
-/// Calls `each` with the lines of a source, decompressed, without their line ends, until it returns
-/// false. With [`Ends::Converted`] also without byte order marks. A line longer than the limit may
-/// be cut just beyond it.
+/// Calls `each` with the lines of a source, decompressed, without their line ends and byte order
+/// marks, until it returns false. A line longer than the limit may be cut just beyond it.
 pub fn each_line(
     source: &Source,
-    ends: Ends,
     bytes: &Arc<Bytes>,
     mut each: impl FnMut(&[u8]) -> bool,
 ) -> Result<(), InputError> {
-    let mut opened = Opened::open(source, ends, bytes)?;
+    let mut opened = Opened::open(source, bytes)?;
     let pool = Pool::default();
-    let is_text = ends == Ends::Converted;
     let read = read_blocks(&mut opened, 0, &pool, |block| {
-        let goes_on = lines(&block.bytes[..block.len])
-            .all(|line| each(if is_text { without_mark(line) } else { line }));
+        let goes_on = lines(&block.bytes[..block.len]).all(|line| each(without_mark(line)));
         pool.give_back(block.bytes);
         goes_on
     });

@@ -141,22 +141,13 @@ fn of_url(url: &str) -> Result<Source, InputError> {
     }
 }
 
-/// Line ends of an opened input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ends {
-    /// CR and CRLF are turned into LF.
-    Converted,
-    /// Every byte counts.
-    Kept,
-}
-
 /// An open input of text, decompressed.
 pub struct Opened {
     name: String,
     reader: Box<dyn Read + Send>,
     compression: Compression,
     text_bytes: u64,
-    line_ends: Option<LineEnds>,
+    line_ends: LineEnds,
 }
 
 impl Opened {
@@ -165,7 +156,7 @@ impl Opened {
     /// # Errors
     ///
     /// The source cannot be read, or is not text.
-    pub fn open(source: &Source, ends: Ends, bytes: &Arc<Bytes>) -> Result<Self, InputError> {
+    pub fn open(source: &Source, bytes: &Arc<Bytes>) -> Result<Self, InputError> {
         let name = source.name();
         let reader = CountedReader {
             inner: open(source)?,
@@ -186,13 +177,12 @@ impl Opened {
                 Box::new(decoder)
             }
         };
-        let line_ends = (ends == Ends::Converted).then(LineEnds::default);
         let mut opened = Self {
             name,
             reader,
             compression,
             text_bytes: 0,
-            line_ends,
+            line_ends: LineEnds::default(),
         };
         let reader = std::mem::replace(&mut opened.reader, Box::new(io::empty()));
         let (head, whole) = peek(reader, HEAD_BYTES).map_err(|error| opened.failed(error))?;
@@ -281,10 +271,7 @@ impl Read for Opened {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(count) => {
                     self.text_bytes += count as u64;
-                    let Some(ends) = self.line_ends.as_mut() else {
-                        return Ok(count);
-                    };
-                    let length = ends.convert(&mut buffer[..count]);
+                    let length = self.line_ends.convert(&mut buffer[..count]);
                     // A read of nothing but the LF of a CRLF is not the end.
                     if length > 0 || count == 0 {
                         return Ok(length);

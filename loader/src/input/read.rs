@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::block::{Block, Pool};
 use super::error::InputError;
 use super::layout::{Input, Layout};
-use super::open::{Ends, Opened, Source};
+use super::open::{Opened, Source};
 use super::parser::Parser;
 use super::rejects::PrivateFile;
 use super::sink::{Counts, InputCounts, KeySink};
@@ -136,16 +136,15 @@ fn read_sources(
         };
         let read = match &input.layout {
             Layout::Lines { .. } | Layout::Ndjson { .. } => {
-                Opened::open(source, Ends::Converted, bytes).and_then(|mut opened| {
+                Opened::open(source, bytes).and_then(|mut opened| {
                     lines::read_blocks(&mut opened, index, pool, send)
                         .map_err(|error| opened.failed(error))
                 })
             }
-            Layout::Csv { columns, cells } => Opened::open(source, Ends::Converted, bytes)
-                .and_then(|mut opened| {
-                    let columns = (&columns[..], input.value.as_ref());
-                    csv::read_blocks(&mut opened, index, columns, *cells, pool, send)
-                }),
+            Layout::Csv { columns, cells } => Opened::open(source, bytes).and_then(|mut opened| {
+                let columns = (&columns[..], input.value.as_ref());
+                csv::read_blocks(&mut opened, index, columns, *cells, pool, send)
+            }),
             Layout::Parquet { columns } => {
                 let columns = (&columns[..], input.value.as_ref());
                 parquet::read_blocks(source, index, columns, (pool, bytes), send)

@@ -15,7 +15,6 @@ mod inputs;
 mod job;
 mod memory;
 mod odd_files;
-mod output_files;
 mod publish;
 mod reading;
 mod remote;

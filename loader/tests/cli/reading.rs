@@ -430,7 +430,6 @@ fn numbers_in_reports_have_separators() {
         "verify --probes 100000 --against {}/all",
         "diff 1 2",
         "dedup --count --max-reject-ratio 1 {}/all {}/odd",
-        "dedup --count --bloom --expected 900 {}/all",
         "plan --keys 12345678",
     ] {
         let store = match command.split(' ').next().unwrap() {

@@ -1,1 +1,0 @@
-"""`rtad-loader plan --measure` against the formula."""
