@@ -1,9 +1,7 @@
 //! `plan` command: memory, disk and pods of an audience, computed before a build.
 //!
-//! The size of a Bloom filter is a step function of a shard's key count, and key counts are Poisson
-//! distributed. Sizes are means over that distribution, so they also hold for small audiences,
-//! whose shards are mostly rounding. The size of a ribbon filter depends on its keys: a sample of
-//! shards is built from random keys.
+//! Sizes are those of shards with the mean number of keys: within a few percent of a build's. Only
+//! an audience of less than a million keys, which leaves shards empty, takes much less.
 
 use std::io::{self, Write};
 
@@ -12,10 +10,9 @@ use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::{DeviceKey, SHARDS};
+use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{ChunkBuilder, shards_per_chunk};
-use rtad_core::synth::random_key;
+use rtad_core::snapshot::shards_per_chunk;
 
 use super::context::Output;
 use super::error::CommonError;
@@ -28,6 +25,10 @@ const BESIDE_WHOLE: u64 = 650_000_000;
 /// Decisions per second and core that the service is designed for.
 const DECISIONS_PER_CORE: u64 = 100_000;
 const PEAK_QPS: u64 = 300_000;
+/// Size of ribbon filters to that of their fingerprints, measured from 10^9 to 10^10 keys.
+const RIBBON_OVERHEAD: f64 = 1.03;
+/// Ribbon shards with fewer keys are lists, of four bytes a key.
+const LEAST_RIBBON_KEYS: u64 = 32;
 
 /// Compute the cost of an audience: memory, disk, pods. Reads and writes nothing.
 #[derive(Debug, Args)]
@@ -107,7 +108,8 @@ pub fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
         qps: PEAK_QPS,
         decisions_per_core_per_second: DECISIONS_PER_CORE,
         one_core_pods: PEAK_QPS.div_ceil(DECISIONS_PER_CORE),
-        note: "computed, ribbon from a built sample; a whole swap has both snapshots in memory",
+        note: "computed, some percent off for a small audience; a whole swap has both snapshots in \
+               memory",
     };
     output.data(&report, PlanReport::write_text)
 }
@@ -120,10 +122,7 @@ impl FilterPlan {
         pod_bytes: Option<u64>,
     ) -> Result<Self, CommonError> {
         let spec = FilterSpec::for_fpr(kind, fpr).map_err(CommonError::Fpr)?;
-        let memory = match kind {
-            FilterKind::Ribbon => sampled_filter_bytes(&spec, keys),
-            _ => mean_filter_bytes(&spec, keys as f64 / SHARDS as f64) * SHARDS as f64,
-        };
+        let memory = filter_bytes(&spec, keys);
         let per_chunk = u64::from(shards_per_chunk(&spec, keys));
         // A few keys leave some chunks empty.
         let chunks = (SHARDS as u64 / per_chunk).min(keys);
@@ -132,12 +131,12 @@ impl FilterPlan {
         Ok(Self {
             filter: kind,
             hashes: spec.hashes(),
-            bits_per_key: memory * 8.0 / keys as f64,
-            memory_bytes: memory as u64,
-            swap_memory_bytes: 2 * memory as u64,
+            bits_per_key: memory as f64 * 8.0 / keys as f64,
+            memory_bytes: memory,
+            swap_memory_bytes: 2 * memory,
             chunks,
-            disk_bytes: memory as u64 + headers,
-            swap: pod_bytes.map(|pod| swap_mode(memory as u64, pod)),
+            disk_bytes: memory + headers,
+            swap: pod_bytes.map(|pod| swap_mode(memory, pod)),
         })
     }
 }
@@ -153,56 +152,20 @@ const fn swap_mode(snapshot_bytes: u64, pod_bytes: u64) -> &'static str {
     }
 }
 
-/// The size of the filters of `keys` keys, from those of a sample of shards: all shards of an
-/// audience of up to two million keys, at least 16 of a larger one. Takes under a second.
-fn sampled_filter_bytes(spec: &FilterSpec, keys: u64) -> f64 {
-    const SAMPLE_KEYS: u64 = 2_000_000;
-    let mut shards = SHARDS as u64;
-    while shards > 16 && keys * shards / SHARDS as u64 > SAMPLE_KEYS {
-        shards /= 2;
+/// The size of the filters of `keys` keys.
+fn filter_bytes(spec: &FilterSpec, keys: u64) -> u64 {
+    let shards = keys.min(SHARDS as u64);
+    let mean_keys = keys.div_ceil(shards);
+    if spec.kind() != FilterKind::Ribbon {
+        return spec.filter_bytes(mean_keys as u32) * shards;
     }
-    let mut sample: Vec<DeviceKey> = (0..keys * shards / SHARDS as u64)
-        .map(|index| {
-            let mut bytes = *random_key(index).as_bytes();
-            let shard = u64::from(u16::from_be_bytes([bytes[0], bytes[1]])) % shards;
-            bytes[..2].copy_from_slice(&(shard as u16).to_be_bytes());
-            DeviceKey::from_bytes(bytes)
-        })
-        .collect();
-    sample.sort_unstable();
-    let mut chunk = ChunkBuilder::new(spec, 0);
-    for keys in sample.chunk_by(|a, b| a.shard() == b.shard()) {
-        chunk.add_shard(keys[0].shard(), keys.iter().copied());
-    }
-    chunk.body_bytes() as f64 * SHARDS as f64 / shards as f64
-}
 
-/// The mean size of a shard's filter when the shards have `mean` keys on average.
-fn mean_filter_bytes(spec: &FilterSpec, mean: f64) -> f64 {
-    // Ten standard deviations either way leave out less than 1e-20.
-    let reach = 10.0 * mean.sqrt() + 20.0;
-    let (first, last) = ((mean - reach).max(0.0) as u32, (mean + reach) as u32);
-    // Relative to the first term, in logarithms: e^-mean itself is zero for large means.
-    let peak = poisson_ln(mean, mean.floor());
-    let (mut sum, mut weights) = (0.0, 0.0);
-    for keys in first..=last {
-        let weight = (poisson_ln(mean, f64::from(keys)) - peak).exp();
-        sum += weight * spec.filter_bytes(keys) as f64;
-        weights += weight;
+    if mean_keys < LEAST_RIBBON_KEYS {
+        return keys * 4;
     }
-    sum / weights
-}
-
-/// ln of `mean^k / k!`. The factorial uses Stirling's series, accurate to 1e-9 from k = 10, and
-/// exact sums below.
-fn poisson_ln(mean: f64, k: f64) -> f64 {
-    let ln_factorial = if k < 10.0 {
-        (1..=k as u32).map(|i| f64::from(i).ln()).sum()
-    } else {
-        k * k.ln() - k + 0.5 * (std::f64::consts::TAU * k).ln() + 1.0 / (12.0 * k)
-            - 1.0 / (360.0 * k.powi(3))
-    };
-    k * mean.ln() - ln_factorial
+    // The exact size depends on the keys: a constant instead of a built sample.
+    let fingerprint_bits = keys as f64 * f64::from(spec.millibits_per_key()) / 1000.0;
+    (fingerprint_bits * RIBBON_OVERHEAD / 8.0) as u64
 }
 
 impl PlanReport {
@@ -263,12 +226,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sample_has_the_size_of_the_audience() {
+    fn large_ribbon_filter_has_its_measured_size() {
         let spec = FilterSpec::for_fpr(FilterKind::Ribbon, 0.0001).unwrap();
-        // A shard below 32 keys is a list of 4 bytes each. The other figures were measured with
-        // large shards.
-        assert_eq!(sampled_filter_bytes(&spec, 100_000), 400_000.0);
-        let bits = sampled_filter_bytes(&spec, 1_500_000_000) * 8.0 / 1.5e9;
+        assert_eq!(filter_bytes(&spec, 100_000), 400_000);
+        let bits = filter_bytes(&spec, 1_500_000_000) as f64 * 8.0 / 1.5e9;
         assert!((13.6..13.9).contains(&bits), "{bits}");
     }
 

@@ -268,7 +268,7 @@ fn plan_reports_all_kinds_of_filter() {
         "--filter, --fpr: false-positive rate of a block512 filter is 0.5, expected",
     );
 
-    // The plan matches a build.
+    // The plan bounds the build of a small audience.
     let sandbox = published();
     let built = sandbox.build("{}/ids --dry-run")["size_bytes"]
         .as_f64()
@@ -276,7 +276,7 @@ fn plan_reports_all_kinds_of_filter() {
     let planned = sandbox.run("plan --keys 50000 --json").json()["filters"][0]["disk_bytes"]
         .as_f64()
         .unwrap();
-    assert!((built / planned - 1.0).abs() < 0.02, "{built} {planned}");
+    assert!((0.5..1.0).contains(&(built / planned)), "{built} {planned}");
 }
 
 #[test]
