@@ -61,11 +61,6 @@ impl Output {
         self.host = Some(host.clone());
     }
 
-    /// Whether another program runs the command, and handles signals.
-    pub const fn is_hosted(&self) -> bool {
-        self.host.is_some()
-    }
-
     pub fn progress(&self) -> Progress {
         match &self.host {
             Some(host) => Progress::watched(&host.watch),
