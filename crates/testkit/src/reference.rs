@@ -154,13 +154,18 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
         .map(|example| example.split_once(" -->\n").unwrap())
         .collect();
     let mut commands = String::new();
+    let mut described = Described::default();
     let globals: Vec<&Arg> = program
         .get_arguments()
         .filter(|arg| arg.is_global_set())
         .collect();
     if !globals.is_empty() {
         commands.push_str("## Flags of every command\n\n");
-        commands.push_str(&arguments(globals));
+        commands.push_str(&arguments(
+            globals,
+            "flags-of-every-command",
+            &mut described,
+        ));
     }
     let is_shown = |command: &&Command| command.get_name() != "help" && !command.is_hide_set();
     // A program with flags of its own is a command too.
@@ -170,7 +175,9 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
         .chain(program.get_subcommands().filter(is_shown))
     {
         let name = command.get_bin_name().unwrap_or(command.get_name());
-        commands.push_str(&format!("## `{name}`\n\n{}", section(command)));
+        let anchor = name.replace(' ', "-");
+        let section = section(command, &anchor, &mut described);
+        commands.push_str(&format!("## `{name}`\n\n{section}"));
         if let Some(example) = examples.remove(name) {
             commands.push_str(&format!("Examples:\n\n{}\n\n", example.trim()));
         }
@@ -187,7 +194,10 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
         + "\n"
 }
 
-fn section(command: &Command) -> String {
+/// Anchors of the sections that describe an argument in full, by the argument's row.
+type Described = BTreeMap<String, String>;
+
+fn section(command: &Command, anchor: &str, described: &mut Described) -> String {
     let about = command
         .get_long_about()
         .or(command.get_about())
@@ -201,7 +211,7 @@ fn section(command: &Command) -> String {
     format!(
         "{}```text\n{usage}\n```\n\n{}{after}",
         paragraphs(&about),
-        arguments(own_arguments(command))
+        arguments(own_arguments(command), anchor, described)
     )
 }
 
@@ -214,8 +224,9 @@ fn own_arguments(command: &Command) -> Vec<&Arg> {
         .collect()
 }
 
-/// Table of arguments, empty without arguments.
-fn arguments(list: Vec<&Arg>) -> String {
+/// Table of arguments, empty without arguments. An argument that an earlier section describes has a
+/// link to it.
+fn arguments(list: Vec<&Arg>, anchor: &str, described: &mut Described) -> String {
     if list.is_empty() {
         return String::new();
     }
@@ -249,10 +260,19 @@ fn arguments(list: Vec<&Arg>) -> String {
         } else {
             code(default)
         };
-        table.push_str(&format!(
-            "| {} | {default}| {variable}{text} |\n",
-            syntax(arg)
-        ));
+        let start = format!("| {} | {default}| {variable}", syntax(arg));
+        let row = format!("{start}{text} |\n");
+        // A link to a few words would be no shorter.
+        let is_long = text.split_whitespace().count() >= 6;
+        match described.get(&row) {
+            Some(earlier) if is_long => {
+                table.push_str(&format!("{start}as [above](#{earlier}) |\n"));
+            }
+            _ => {
+                table.push_str(&row);
+                described.insert(row, anchor.to_owned());
+            }
+        }
     }
     table.push('\n');
     table
