@@ -63,8 +63,9 @@ pub use value::{ValueBounds, ValueConfig};
 
 pub use rtad_config::{ConfigError, Location, Mistake, Mistakes, Named, Secret, SecretConfig};
 
-/// A configuration with every key that has an example, none with its default: wrong values are
-/// replaced by these, so that reading goes on, and the reference is generated from it.
+/// A configuration with every key that has an example, none with its default. The reference is
+/// generated from it.
+#[cfg(test)]
 const EXAMPLE: &str = include_str!("config/example.toml");
 /// The keys that a variable of the environment sets.
 const VARIABLES: [(&str, &str); 5] = [
@@ -89,7 +90,7 @@ pub enum ConfigUse {
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `[server]`
     pub server: ServerConfig,
@@ -124,21 +125,31 @@ pub struct Config {
 impl Config {
     /// Reads the configuration and every mistake in it; it is valid only without mistakes. `file`
     /// is a path, for messages, and its text. `environment` returns the value of a variable.
+    ///
+    /// # Errors
+    ///
+    /// Mistakes of syntax or types. Checks of meaning have not run.
     pub fn read(
         file: Option<(&str, &str)>,
         environment: impl Fn(&str) -> Option<String>,
         flags: &Flags,
         vocabulary: &Vocabulary<'_>,
         uses: ConfigUse,
-    ) -> (Self, Mistakes) {
+    ) -> Result<(Self, Mistakes), Mistakes> {
         let (path, text) = file.unwrap_or(("", ""));
-        let mut document = Document::parse(path, text, EXAMPLE);
-        let d = &mut document;
+        let overlays = overlays(environment, flags);
+        let mut document = Document::parse(path, text)?;
         if uses == ConfigUse::Rules {
-            d.ignore_missing_files();
+            document.ignore_missing_files();
         }
-        put_over(d, environment, flags);
-        let mut config: Self = d.read();
+        for overlay in &overlays {
+            document.put_over(overlay.key, &overlay.name, &overlay.text);
+        }
+
+        let Some(mut config) = document.read::<Self>() else {
+            return Err(document.finish());
+        };
+        let d = &mut document;
         config.server.check(d);
         config.store.check(d);
         if let Some(leases) = &mut config.cap_leases {
@@ -148,7 +159,7 @@ impl Config {
             log.check(d, config.store.cache_dir.as_ref(), vocabulary);
         }
         experiment::check(d, &config.experiments);
-        let parts = PartNames::read(d, &config.experiments);
+        let parts = PartNames::of(&config.experiments);
         rules::check(
             d,
             &mut config.strategies,
@@ -167,7 +178,7 @@ impl Config {
         platform::check_tags(d, platforms, strategies, experiments, vocabulary);
         config.fingerprint = d.fingerprint();
         config.id = const_hex::encode(&Sha256::digest(text)[..8]);
-        (config, document.finish())
+        Ok((config, document.finish()))
     }
 
     /// The configuration as TOML, including defaults.
@@ -206,22 +217,37 @@ impl Config {
     }
 }
 
-/// Puts variables over the keys of the file, and flags over these.
-fn put_over(d: &mut Document<'_>, environment: impl Fn(&str) -> Option<String>, flags: &Flags) {
+/// A value of a flag or a variable over a key of the file.
+struct Overlay {
+    key: &'static str,
+    /// Name of the flag or variable, for messages.
+    name: String,
+    text: String,
+}
+
+/// Values of variables, then those of flags, which are put over them.
+fn overlays(environment: impl Fn(&str) -> Option<String>, flags: &Flags) -> Vec<Overlay> {
+    let mut overlays = Vec::new();
     for (key, variable) in VARIABLES {
-        if let Some(value) = environment(variable) {
-            d.put_over(key, variable, &value);
+        if let Some(text) = environment(variable) {
+            let name = variable.to_owned();
+            overlays.push(Overlay { key, name, text });
         }
     }
 
-    for (key, value) in flags {
-        let name = match key.split_once('.') {
+    for (key, text) in flags {
+        let flag = match key.split_once('.') {
             Some(("store", "url")) => "store",
             Some((_, name)) => name,
             None => key,
         };
-        d.put_over(key, &format!("--{}", name.replace('_', "-")), value);
+        overlays.push(Overlay {
+            key,
+            name: format!("--{}", flag.replace('_', "-")),
+            text: text.clone(),
+        });
     }
+    overlays
 }
 
 #[cfg(test)]

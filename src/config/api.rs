@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// on the decision port, unless a `[[platform]]` is configured: then they answer 404 there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct ApiConfig {
     /// Files of bearer tokens, one token per line. A request to rtad's own routes then needs the
     /// header `Authorization: Bearer TOKEN`.

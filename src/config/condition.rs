@@ -6,7 +6,7 @@ use std::fmt;
 use rtad_config::values::NAME;
 use rtad_config::{Document, OneOrMany};
 use rtad_core::snapshot::AudienceName;
-use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::experiment::PartNames;
@@ -100,8 +100,7 @@ impl<'de> Deserialize<'de> for Condition {
                             let OneOrMany(values) = map.next_value()?;
                             condition.attributes.insert(attribute, values);
                         }
-                        // Noted by the reader.
-                        _ => drop(map.next_value::<IgnoredAny>()?),
+                        _ => return Err(A::Error::unknown_field(&key, FIELDS)),
                     }
                 }
                 Ok(condition)
@@ -225,7 +224,7 @@ impl Condition {
             d.mistake(&list, "is empty", "one or more of EXPERIMENT:BUCKET");
         }
         for (index, name) in self.bucket.iter().enumerate() {
-            if parts.refuses(name) {
+            if parts.find(name).is_none() {
                 let one = format!("{key}.bucket");
                 let listed = format!("{one}[{index}]");
                 let key = if d.has(&listed) { listed } else { one };
@@ -259,7 +258,7 @@ impl Condition {
                     condition.check(d, &format!("{key}[{index}]"), depth + 1, audiences, parts);
             }
         }
-        if *self == Self::default() && !d.has_mistake(key) {
+        if *self == Self::default() {
             d.mistake(
                 key,
                 "has no condition",

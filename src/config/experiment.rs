@@ -4,8 +4,8 @@ mod check;
 
 use std::ops::Range;
 
+use rtad_config::OneOrMany;
 use rtad_config::values::{name, number};
-use rtad_config::{Document, OneOrMany};
 use rtad_core::device::{IdKind, KeyDigest};
 use rtad_core::experiment::SlotHash;
 use rtad_core::snapshot::AudienceName;
@@ -23,6 +23,7 @@ const MAX_TAG: usize = 20;
 
 /// An experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct ExperimentConfig {
     /// Name in `when`, in metrics and in answers.
@@ -61,6 +62,7 @@ pub struct ExperimentConfig {
 
 /// A bucket of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct BucketConfig {
     /// Name in `when`, as `EXPERIMENT:BUCKET`. `none` stands for devices without a bucket, and
@@ -277,8 +279,6 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
 #[derive(Debug, Clone, Default)]
 pub struct PartNames {
     names: Vec<(String, usize, Assignment)>,
-    /// Some names of the file are invalid: those of the example are in their place.
-    has_replaced: bool,
 }
 
 impl PartNames {
@@ -291,29 +291,7 @@ impl PartNames {
                 names.push((name, index, part));
             }
         }
-        Self {
-            names,
-            has_replaced: false,
-        }
-    }
-
-    /// The parts of the experiments of a document.
-    pub(super) fn read(d: &Document<'_>, configs: &[ExperimentConfig]) -> Self {
-        let is_replaced = |(index, config): (usize, &ExperimentConfig)| {
-            let table = format!("experiment[{index}]");
-            let bucket = |bucket| d.is_replaced(&format!("{table}.buckets[{bucket}].name"));
-            d.is_replaced(&format!("{table}.name")) || (0..config.buckets.len()).any(bucket)
-        };
-        let has_replaced = configs.iter().enumerate().any(is_replaced);
-        Self {
-            has_replaced,
-            ..Self::of(configs)
-        }
-    }
-
-    /// Whether a name that is not among these is a mistake of its own.
-    pub(super) fn refuses(&self, name: &str) -> bool {
-        !self.has_replaced && self.find(name).is_none()
+        Self { names }
     }
 
     /// The experiment and the part of a name.

@@ -13,7 +13,7 @@ const GROUP: &str = "caps";
 /// The Redis or Valkey of the caps' leases.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct LeasesConfig {
     /// URL of Redis or Valkey, version 2.6.12 or later: `redis://`, `rediss://` for TLS,
     /// `redis+cluster://` for a cluster; a password is percent-encoded. Either this or

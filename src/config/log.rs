@@ -20,7 +20,7 @@ pub const ANY_FAILURE: &str = "failure";
 /// The decision log. A change takes a restart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
     /// Folder of the files: a directory, or `s3://`, `gs://` or `az://` with a prefix. Pods may
     /// share it.

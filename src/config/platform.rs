@@ -61,6 +61,7 @@ pub struct KindRules {
 
 /// An ad platform.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct PlatformConfig {
     /// Protocol of the platform.
@@ -116,6 +117,7 @@ pub struct PlatformConfig {
 
 /// A header that admits a request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct HeaderConfig {
     /// Name of the header.
@@ -192,10 +194,6 @@ impl PlatformConfig {
         let Some(kind) = vocabulary.kinds.iter().find(|kind| kind.word == self.kind) else {
             return d.reject(&key, &one_of(vocabulary.kinds));
         };
-        // The other keys depend on the kind.
-        if d.has_mistake(&key) {
-            return;
-        }
         self.check_strategies(d, &format!("{table}.strategies"), kind, strategies);
         match kind.is_mapped {
             true => check_custom(d, table, self),
@@ -386,8 +384,7 @@ fn refuse_custom(d: &mut Document<'_>, table: &str, kind: &str) {
 
 /// Checks the mapping of a platform at `table`.
 fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig) {
-    let body_key = format!("{table}.body");
-    let body = platform.body.filter(|_| !d.has_mistake(&body_key));
+    let body = platform.body;
     for MappingKey {
         name,
         accepted,

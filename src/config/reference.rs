@@ -49,7 +49,7 @@ const TABLES: [(&str, &str); 21] = [
 /// The table of `[server]` that a reload applies.
 const RELOADED: &str = "server.api";
 
-fn read(text: &str) -> (Config, Mistakes) {
+fn read(text: &str) -> Result<(Config, Mistakes), Mistakes> {
     let kinds = crate::platform::KINDS.map(|kind| kind.rules);
     let failures = crate::platform::Failure::ALL.map(crate::platform::Failure::as_str);
     let vocabulary = Vocabulary {
@@ -120,14 +120,17 @@ fn facts(path: &str, needs_restart: &[&str]) -> Vec<String> {
 
 #[test]
 fn configuration_reference_is_current() {
-    let needs_restart = read(EXAMPLE).0.needs_restart(&Config::default());
+    let needs_restart = read(EXAMPLE).unwrap().0.needs_restart(&Config::default());
     let reference = ConfigReference {
         example: EXAMPLE,
         tables: &TABLES,
         read: &|text| {
-            let (config, mistakes) = read(text);
+            let (config, mistakes) = match read(text) {
+                Ok(read) => read,
+                Err(mistakes) => (Config::default(), mistakes),
+            };
             let findings = mistakes.list().iter().map(|mistake| Finding {
-                key: mistake.location.key.clone(),
+                key: mistake.location.key().to_owned(),
                 found: mistake.found.clone(),
                 // Names of the example are no part of the reference.
                 accepted: mistake

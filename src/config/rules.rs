@@ -18,7 +18,7 @@ use crate::strategy::Outcome;
 /// Device ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct IdsConfig {
     /// Raw ids that stand for "no id", in addition to the built-in ones.
     pub blank: Vec<String>,
@@ -26,6 +26,7 @@ pub struct IdsConfig {
 
 /// A served audience.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct AudienceConfig {
     /// Name of the audience in the store.
@@ -44,6 +45,7 @@ pub struct AudienceConfig {
 
 /// A rule over audiences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct StrategyConfig {
     /// Name of the strategy in `/v1/decide`, in metrics and in `[[platform]]`.
@@ -93,6 +95,7 @@ pub struct StrategyConfig {
 
 /// A cap of the distinct devices that get a strategy's bid in a period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CapConfig {
     /// Most distinct devices that get a bid in a period. Takes 6 bytes of memory each.
@@ -238,7 +241,7 @@ fn check_schedule(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig) 
             let accepted = "the zone of days and hours, such as Asia/Shanghai";
             d.require(&zone, accepted);
         }
-        (Some(_), false) if !d.has_mistake(table) => {
+        (Some(_), false) => {
             d.mistake(
                 &zone,
                 "is given without days and hours",
@@ -252,7 +255,7 @@ fn check_schedule(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig) 
     {
         let found = "is not after valid_from: the strategy never bids";
         d.mistake(&format!("{table}.valid_until"), found, "a later time");
-    } else if !d.has_mistake(table) && strategy.schedule().is_some_and(|it| it.never_holds()) {
+    } else if !d.has_mistake(&zone) && strategy.schedule().is_some_and(|it| it.never_holds()) {
         let found = "comes before any of the days and hours: the strategy never bids";
         d.mistake(
             &format!("{table}.valid_until"),

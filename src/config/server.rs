@@ -14,7 +14,7 @@ use super::api::ApiConfig;
 /// Ports and limits. Changing any of them but `api` takes a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
     /// Address of the decision port.
     #[serde(deserialize_with = "address")]
@@ -115,7 +115,7 @@ impl ServerConfig {
                 d.reject(&format!("server.admin_hosts[{index}]"), "a host name");
             }
         }
-        if self.max_buffered < self.max_body && !d.has_mistake("server.max_body") {
+        if self.max_buffered < self.max_body {
             let accepted = "at least server.max_body, as one body may have that size";
             d.mistake(
                 "server.max_buffered",

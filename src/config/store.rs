@@ -13,7 +13,7 @@ use super::trust;
 /// The store of snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
     /// Store of the snapshots.
     #[serde(deserialize_with = "url")]

@@ -23,7 +23,7 @@ fn read_under(
         flags,
         &vocabulary,
         ConfigUse::All,
-    );
+    )?;
     mistakes.into_result(config)
 }
 

@@ -14,6 +14,7 @@ const MOST: f64 = 1e9;
 
 /// A value of a strategy's bids.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct ValueConfig {
     /// Audience whose members get the value, unless an entry before fits. Unset = the value of all
@@ -99,22 +100,20 @@ pub fn check(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig, audie
 
     for (index, value) in values.iter().enumerate() {
         let entry = format!("{table}.value[{index}]");
-        if value.numbers().numbers().next().is_none() && !d.has_mistake(&entry) {
+        if value.numbers().numbers().next().is_none() {
             let keys = ValueKey::ALL.map(ValueKey::as_str).join(", ");
             d.mistake(&entry, "has no number", &format!("at least one of {keys}"));
         }
         let key = format!("{entry}.audience");
         if let Some(name) = &value.audience {
             refuse_unknown(d, &key, name.as_str(), "audiences", audiences);
-            let are_names_given =
-                !d.has_mistake(&key) && !d.has_mistake(&format!("{table}.exclude"));
-            if are_names_given && strategy.exclude.contains(name) {
+            if strategy.exclude.contains(name) {
                 let found = "is in exclude: no bid has the value";
                 d.mistake(&key, found, "an audience that is not in exclude");
             }
         }
 
-        if value.tier.is_some() && value.audience.is_none() && !d.has(&key) {
+        if value.tier.is_some() && value.audience.is_none() {
             let accepted = "audience = \"…\" beside it";
             d.mistake(
                 &format!("{entry}.tier"),
@@ -123,16 +122,9 @@ pub fn check(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig, audie
             );
             continue;
         }
-        if d.has_mistake(&format!("{entry}.tier")) {
-            continue;
-        }
 
         // Only entries that alone cover this one: ranges that cover it together are not found.
-        for (earlier_index, earlier) in values[..index].iter().enumerate() {
-            if d.has_mistake(&format!("{table}.value[{earlier_index}].tier")) {
-                continue;
-            }
-
+        for earlier in &values[..index] {
             if earlier.audience.is_none() {
                 let found = "is never reached: an entry before it has no audience";
                 let accepted = "the entry without an audience as the last one";

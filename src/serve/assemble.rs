@@ -56,13 +56,10 @@ impl Assembly {
     ) -> Result<Self, ConfigError> {
         let kinds = KINDS.map(|kind| kind.rules);
         let (mut config, mut mistakes) =
-            Config::read(file, environment, flags, &vocabulary(&kinds), uses);
+            Config::read(file, environment, flags, &vocabulary(&kinds), uses)?;
         if config.audiences.is_empty() && config.strategies.is_empty() {
             mistakes.add(Mistake {
-                location: Location {
-                    key: "audience".to_owned(),
-                    ..Location::default()
-                },
+                location: Location::Key("audience".to_owned()),
                 found: "is missing".to_owned(),
                 accepted: "an [[audience]] or a [[strategy]]: there is nothing to serve".to_owned(),
             });

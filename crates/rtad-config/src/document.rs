@@ -1,68 +1,55 @@
 //! A configuration file with flags and environment over it, and its mistakes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::ErrorKind;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rtad_core::files::read_regular;
 use serde::de::DeserializeOwned;
+use serde_path_to_error::{Segment, Track};
+use toml::de::{DeTable, DeValue};
 
-use crate::deserializer::{Fault, Noted, Notes, Reader};
-use crate::mistake::{Location, Mistake, Mistakes};
-use crate::node::{Node, Origin, Path, Step, Value};
+use crate::mistake::{Location, Mistake, Mistakes, Places};
+use crate::tree::{Step, Tree, join};
+use crate::wording::Fault;
 
-/// Wrong values that are reported; each is another reading.
-const MAX_WRONG: usize = 100;
+/// Mistakes of types that one reading reports.
+const MAX_MISTAKES: usize = 100;
 
 /// A parsed document, and the mistakes so far. Keys are written as `platform[0].request.ids`.
 pub struct Document<'a> {
     file: &'a str,
-    /// A valid document with every key: its values replace wrong ones, so that reading continues.
-    example: &'a str,
-    given: Node,
-    readable: Node,
-    /// Paths that were replaced or removed. Later mistakes there have the same cause.
-    wrong: BTreeSet<Path>,
-    has_syntax: bool,
+    tree: Tree<'a>,
     mistakes: Mistakes,
     contents: DefaultHasher,
     ignores_missing_files: bool,
 }
 
 impl<'a> Document<'a> {
-    /// Parses a file. After a syntax error no other mistake is reported, as keys may be missing
-    /// only because of it. `example` is a valid document that has every key.
-    pub fn parse(file: &'a str, text: &str, example: &'a str) -> Self {
-        let mut mistakes = Mistakes::in_file(file);
-        let parsed = Node::parse(text);
-        let has_syntax = parsed.is_ok();
-        let given = parsed.unwrap_or_else(|(line, message)| {
-            let location = Location {
-                line,
-                key: "syntax".to_owned(),
-                is_outside: false,
-            };
-            mistakes.add(Mistake {
-                location,
-                found: message,
-                accepted: "TOML 1.0".to_owned(),
-            });
-            Node::root()
-        });
+    /// Parses a file.
+    ///
+    /// # Errors
+    ///
+    /// A syntax error. Then no other mistake is reported, as keys may be missing only because of
+    /// it.
+    pub fn parse(file: &'a str, text: &'a str) -> Result<Self, Mistakes> {
+        let root = match DeTable::parse(text) {
+            Ok(root) => root.into_inner(),
+            Err(error) => return Err(syntax_mistake(file, text, &error)),
+        };
+
+        let tree = Tree::new(root);
+        let places = tree.places(file, text);
         let mut document = Self {
             file,
-            example,
-            readable: given.clone(),
-            given,
-            wrong: BTreeSet::new(),
-            has_syntax,
-            mistakes,
+            tree,
+            mistakes: Mistakes::new(places),
             contents: DefaultHasher::new(),
             ignores_missing_files: false,
         };
         document.saw(text.as_bytes());
-        document
+        Ok(document)
     }
 
     /// From now on, a file that the document names may be missing: for readers that do not need its
@@ -72,196 +59,141 @@ impl<'a> Document<'a> {
     }
 
     /// Puts the value of a flag or variable, which has this name, over a key of a table, such as
-    /// `server.listen`.
-    pub fn put_over(&mut self, key: &str, name: &str, value: &str) {
-        let path = Path::of(key);
-        let table = Path(path.0[..path.0.len() - 1].to_vec());
+    /// `server.listen`. A whole number stands for one.
+    pub fn put_over(&mut self, key: &str, name: &str, text: &'a str) {
+        let mut value = match DeValue::parse(text) {
+            Ok(parsed) if parsed.get_ref().is_integer() => parsed.into_inner(),
+            _ => DeValue::String(text.into()),
+        };
+        value.make_owned();
 
-        for root in [&mut self.given, &mut self.readable] {
-            if root.get(&table.0).is_none() {
-                root.set(&table, Node::root());
-            }
-            let node = Node {
-                origin: Origin::Outside(name.to_owned()),
-                value: Value::Outside(value.to_owned()),
-            };
-            root.set(&path, node);
+        let (table, entry) = key.split_once('.').expect("a key of a table");
+        if self.tree.find(table).is_none() {
+            self.tree.set(&[], table, DeValue::Table(DeTable::new()));
         }
+        self.tree.set(&[Step::Key(table.to_owned())], entry, value);
+
+        let outside = &mut self.mistakes.places_mut().outside;
+        outside.insert(key.to_owned(), name.to_owned());
     }
 
-    /// Reads the document, and notes every wrong type, unknown key and missing key.
-    ///
-    /// # Panics
-    ///
-    /// If the example is not valid.
-    pub fn read<T: DeserializeOwned>(&mut self) -> T {
-        loop {
-            let notes = Notes::default();
-            let reader = Reader {
-                node: &self.readable,
-                path: Path::default(),
-                notes: &notes,
+    /// Reads the document. `None` if a key is unknown or missing, or has a value of a wrong type:
+    /// all these mistakes are noted.
+    pub fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
+        let mut reading = Reading::of(&self.tree);
+        // Each mistake takes another attempt.
+        while self.mistakes.list().len() < MAX_MISTAKES {
+            let (error, mut steps) = match reading.attempt::<T>() {
+                Ok(value) => return self.mistakes.is_empty().then_some(value),
+                Err(failure) => (failure.message, failure.steps),
             };
-            let result = T::deserialize(reader);
-            for (path, noted) in notes.mistakes.into_inner() {
-                let (found, accepted) = match noted {
-                    Noted::UnknownKey(known) => ("is not known".to_owned(), known.join(", ")),
-                    Noted::SingleTable => {
-                        self.given.enclose(&path);
-                        self.readable.enclose(&path);
-                        let name = path.to_string();
-                        let name = name.split('[').next().unwrap_or_default();
-                        (
-                            format!("is a single table, [{name}]"),
-                            format!("[[{name}]]"),
-                        )
+
+            match Fault::of(&error) {
+                Fault::Unknown { key, known } => {
+                    if steps.last() != Some(&Step::Key(key.clone())) {
+                        steps.push(Step::Key(key));
                     }
-                };
-                self.note(&path, found, accepted);
-            }
-            let error = match result {
-                Ok(value) => return value,
-                Err(error) => error,
-            };
-            let path = error.path.unwrap_or_default();
-            match error.fault {
-                Fault::Missing(key) => {
-                    let origin = self.readable.get(&path.0).map(|table| table.origin.clone());
-                    let origin = origin.unwrap_or(Origin::Root);
-                    self.readable.set(
-                        &path.key(key),
-                        Node {
-                            origin,
-                            value: Value::Missing,
-                        },
+                    self.note(
+                        reading.key_of(&steps),
+                        "is not known".to_owned(),
+                        known.join(", "),
                     );
+                    reading.leave_out(&steps);
+                }
+                Fault::Missing { key } => {
+                    let path = join(&reading.key_of(&steps), &key);
+                    if reading.reported.insert(path) {
+                        // The next attempt says what the key accepts.
+                        reading.tree.set(&steps, &key, not_accepted());
+                    } else if !reading.leave_out(&steps) {
+                        return None;
+                    }
+                }
+                Fault::NoWord => {
+                    // The next attempt lists the words.
+                    if let Some(value) = reading.tree.get_mut(&steps) {
+                        *value = DeValue::String("".into());
+                    }
                 }
                 Fault::Wrong { found, accepted } => {
-                    // A text in place of a list may be a secret in the wrong key.
-                    let is_hidden = ["a list", "a table"].contains(&accepted.as_str());
-                    let is_text = matches!(
-                        self.readable.get(&path.0),
-                        Some(Node {
-                            value: Value::String(_),
-                            ..
-                        })
-                    );
-                    let found = found.unwrap_or_else(|| match is_hidden && is_text {
-                        true => "is a string".to_owned(),
-                        false => self.found(&path),
-                    });
-                    self.note(&path, found, accepted);
-                    self.replace(path);
+                    let path = reading.key_of(&steps);
+                    reading.reported.insert(path.clone());
+                    self.note_wrong(path, found, accepted);
+                    if !reading.leave_out(&steps) {
+                        return None;
+                    }
                 }
+            }
+        }
+        None
+    }
+
+    fn note_wrong(&mut self, path: String, found: Option<String>, accepted: String) {
+        if let Some(found) = found {
+            return self.note(path, found, accepted);
+        }
+
+        let value = self.tree.find(&path);
+        match value {
+            Some(DeValue::Table(_)) if accepted == "a list" => {
+                let found = format!("is a single table, [{path}]");
+                let accepted = format!("[[{path}]]");
+                self.note(path, found, accepted);
+            }
+            // A text in place of a list may be a secret in the wrong key.
+            Some(DeValue::String(_)) if ["a list", "a table"].contains(&accepted.as_str()) => {
+                self.note(path, "is a string".to_owned(), accepted);
+            }
+            _ => {
+                let found = self.found(&path);
+                self.note(path, found, accepted);
             }
         }
     }
 
-    /// Puts the example's value in place of a wrong one, or removes it if the example has none. If
-    /// that was not enough, does so with the table around it.
-    fn replace(&mut self, mut path: Path) {
-        if self.wrong.len() > MAX_WRONG {
-            path = Path::default();
-        }
-        let example = Node::parse(self.example).expect("the example is valid TOML");
-        loop {
-            let is_new = self.wrong.insert(path.clone());
-            let node = self.readable.get(&path.0);
-            let is_missing = matches!(
-                node,
-                Some(Node {
-                    value: Value::Missing,
-                    ..
-                })
-            );
-            let origin = node.map_or(Origin::Root, |node| node.origin.clone());
-            match example.first(&path.0) {
-                Some(node) if is_new => {
-                    return self.readable.set(
-                        &path,
-                        Node {
-                            origin,
-                            value: node.value.clone(),
-                        },
-                    );
-                }
-                None if is_new && !is_missing && self.readable.remove(&path) => return,
-                _ => path.0.pop().expect("the example is a valid configuration"),
-            };
-        }
-    }
-
-    /// The value at a path, for messages. A URL is cut off: it may contain a password.
-    fn found(&self, path: &Path) -> String {
-        let Some(node) = self.readable.get(&path.0) else {
+    /// The value of a key, for messages. A URL is cut off: it may contain a password.
+    fn found(&self, path: &str) -> String {
+        let Some(value) = self.tree.find(path) else {
             return "is missing".to_owned();
         };
-        match &node.value {
-            Value::String(text) | Value::Outside(text) => match text.split_once("://") {
+
+        match value {
+            DeValue::String(text) => match text.split_once("://") {
                 Some((scheme, rest)) if rest.contains(['@', '?', '#']) => {
                     format!("is {:?}", format!("{scheme}://…"))
                 }
                 _ => format!("is {text:?}"),
             },
-            Value::Integer(integer) => format!("is {integer}"),
-            Value::Float(float) => format!("is {float}"),
-            Value::Boolean(boolean) => format!("is {boolean}"),
-            Value::Other(text) => format!("is {text}"),
-            Value::List(_) => "is a list".to_owned(),
-            Value::Table(_) => "is a table".to_owned(),
-            Value::Missing => "is missing".to_owned(),
+            DeValue::Integer(integer) => format!("is {integer}"),
+            DeValue::Float(float) => format!("is {float}"),
+            DeValue::Boolean(boolean) => format!("is {boolean}"),
+            DeValue::Datetime(date) => format!("is {date}"),
+            DeValue::Array(_) => "is a list".to_owned(),
+            DeValue::Table(_) => "is a table".to_owned(),
         }
     }
 
-    fn note(&mut self, path: &Path, found: String, accepted: String) {
-        if !self.wrong.iter().any(|wrong| path.starts_with(wrong)) {
-            self.mistakes.add(Mistake {
-                location: self.location_of(path),
-                found,
-                accepted,
-            });
-        }
+    fn note(&mut self, path: String, found: String, accepted: String) {
+        self.mistakes.add(Mistake {
+            location: Location::Key(path),
+            found,
+            accepted,
+        });
     }
 
-    /// The location of a path, or of the innermost table around it.
-    fn location_of(&self, path: &Path) -> Location {
-        let nodes = (0..=path.0.len())
-            .rev()
-            .filter_map(|end| self.given.get(&path.0[..end]));
-        let node = nodes.into_iter().next().unwrap_or(&self.given);
-        match &node.origin {
-            Origin::Outside(name) => Location {
-                line: None,
-                key: name.clone(),
-                is_outside: true,
-            },
-            _ => Location {
-                line: node.line(),
-                key: path.to_string(),
-                is_outside: false,
-            },
-        }
-    }
-
-    /// Notes a mistake, unless the value of `key` is known to be wrong.
+    /// Notes a mistake.
     pub fn mistake(&mut self, key: &str, found: &str, accepted: &str) {
-        self.note(&Path::of(key), found.to_owned(), accepted.to_owned());
+        self.note(key.to_owned(), found.to_owned(), accepted.to_owned());
     }
 
     /// Notes that the value of `key` is not accepted.
     pub fn reject(&mut self, key: &str, accepted: &str) {
-        self.reject_in(key, None, accepted);
+        self.mistake(key, &self.found(key), accepted);
     }
 
     /// Notes that the value of `entry` in the table `key` is not accepted.
     pub fn reject_entry(&mut self, key: &str, entry: &str, accepted: &str) {
-        self.reject_in(key, Some(entry), accepted);
-    }
-
-    fn reject_in(&mut self, key: &str, entry: Option<&str>, accepted: &str) {
-        let path = Path::of(key);
-        let path = entry.map_or(path.clone(), |entry| path.key(entry));
-        self.note(&path, self.found(&path), accepted.to_owned());
+        self.reject(&join(key, entry), accepted);
     }
 
     /// Notes a missing key.
@@ -287,69 +219,47 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Whether the key is given, valid or not.
+    /// Whether the key is given.
     pub fn has(&self, key: &str) -> bool {
-        self.given.get(&Path::of(key).0).is_some()
+        self.tree.find(key).is_some()
     }
 
     /// Whether the value of a key, or something in it, has a mistake.
     pub fn has_mistake(&self, key: &str) -> bool {
-        let is_in = |path: &Path| path.starts_with(&Path::of(key));
-        let noted = |mistake: &Mistake| is_in(&Path::of(&mistake.location.key));
-        self.wrong.iter().any(is_in) || self.mistakes.list().iter().any(noted)
+        self.mistakes
+            .keys()
+            .any(|wrong| match wrong.strip_prefix(key) {
+                Some(rest) => rest.is_empty() || rest.starts_with(['.', '[']),
+                None => false,
+            })
     }
 
-    /// Whether reading replaced the value of a key, something in it, or a table around it, as it
-    /// was wrong.
-    pub fn is_replaced(&self, key: &str) -> bool {
-        let path = Path::of(key);
-        self.wrong
-            .iter()
-            .any(|wrong| wrong.starts_with(&path) || path.starts_with(wrong))
-    }
-
-    /// The strings at `key` of every table of a list, including invalid ones; empty without one.
+    /// The strings at `key` of every table of a list; empty without one.
     pub fn texts(&self, table: &str, key: &str) -> Vec<String> {
-        let text = |index| {
-            let path = Path::of(table).step(Step::Index(index)).key(key);
-            match &self.given.get(&path.0)?.value {
-                Value::String(text) => Some(text.clone()),
-                _ => None,
-            }
-        };
-        let list = self.given.get(&Path::of(table).0);
-        let length = match list.map(|list| &list.value) {
-            Some(Value::List(list)) => list.len(),
-            _ => 0,
-        };
-        (0..length)
-            .map(|index| text(index).unwrap_or_default())
-            .collect()
-    }
-
-    /// The location of a key.
-    pub fn location(&self, key: &str) -> Location {
-        self.location_of(&Path::of(key))
+        let mut texts = Vec::new();
+        let lists = self.tree.lists().filter(|(name, _)| name == table);
+        for index in lists.flat_map(|(_, length)| 0..length) {
+            let text = self.tree.text(&format!("{table}[{index}].{key}"));
+            texts.push(text.unwrap_or_default().to_owned());
+        }
+        texts
     }
 
     /// File, line and key, for a message about a value that is checked later.
     pub fn described(&self, key: &str) -> String {
-        self.mistakes
-            .described(&self.location(key), &self.given.names())
+        self.mistakes.places().described(key)
     }
 
     /// The path of a file that the document names, relative to the document's directory.
-    pub fn beside(&self, path: impl AsRef<FilePath>) -> PathBuf {
-        FilePath::new(self.file)
-            .parent()
-            .unwrap_or(FilePath::new(""))
-            .join(path)
+    pub fn beside(&self, path: impl AsRef<Path>) -> PathBuf {
+        let directory = Path::new(self.file).parent();
+        directory.unwrap_or(Path::new("")).join(path)
     }
 
     /// Reads a file that `key` names, notes a mistake if that fails, and adds the contents to the
     /// fingerprint. A pipe is refused: it would block every later reload. `None` also for a missing
     /// file that is ignored.
-    pub fn read_file(&mut self, key: &str, path: impl AsRef<FilePath>) -> Option<Vec<u8>> {
+    pub fn read_file(&mut self, key: &str, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let path = self.beside(path);
         match read_regular(&path) {
             Ok(contents) => {
@@ -375,11 +285,118 @@ impl<'a> Document<'a> {
     }
 
     /// All mistakes.
-    pub fn finish(mut self) -> Mistakes {
-        if !self.has_syntax {
-            self.mistakes.keep_first();
-        }
-        self.mistakes.set_names(self.given.names());
+    pub fn finish(self) -> Mistakes {
         self.mistakes
     }
+}
+
+fn syntax_mistake(file: &str, text: &str, error: &toml::de::Error) -> Mistakes {
+    let mut places = Places {
+        file: file.to_owned(),
+        ..Places::default()
+    };
+    if let Some(span) = error.span() {
+        let before = &text.as_bytes()[..span.start.min(text.len())];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        places.lines.insert("syntax".to_owned(), line);
+    }
+
+    let mut mistakes = Mistakes::new(places);
+    mistakes.add(Mistake {
+        location: Location::Key("syntax".to_owned()),
+        found: error.message().to_owned(),
+        accepted: "TOML 1.0".to_owned(),
+    });
+    mistakes
+}
+
+/// A value that no key accepts. A date would be a table to serde, and a text to some tables.
+fn not_accepted() -> DeValue<'static> {
+    let value = DeValue::parse("nan").expect("a float of TOML");
+    value.into_inner()
+}
+
+/// Attempts to read a document, each without the values whose mistakes are known.
+struct Reading<'a> {
+    /// What is still read.
+    tree: Tree<'a>,
+    /// For each list that lost items, the indices in the document of those still read.
+    kept: BTreeMap<String, Vec<usize>>,
+    /// Keys that are missing or wrong.
+    reported: BTreeSet<String>,
+}
+
+/// A failed attempt.
+struct Failure {
+    message: String,
+    /// The way to the value in the tree that is still read.
+    steps: Vec<Step>,
+}
+
+impl<'a> Reading<'a> {
+    fn of(document: &Tree<'a>) -> Self {
+        let mut tree = document.clone();
+        tree.replace_dates(&not_accepted());
+        Self {
+            tree,
+            kept: BTreeMap::new(),
+            reported: BTreeSet::new(),
+        }
+    }
+
+    fn attempt<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        let mut track = Track::new();
+        let deserializer = self.tree.to_deserializer();
+        let deserializer = serde_path_to_error::Deserializer::new(deserializer, &mut track);
+        T::deserialize(deserializer).map_err(|error| Failure {
+            message: error.message().to_owned(),
+            steps: steps_of(&track.path()),
+        })
+    }
+
+    /// The key in the document.
+    fn key_of(&self, steps: &[Step]) -> String {
+        let mut key = String::new();
+        for step in steps {
+            key = match step {
+                Step::Key(name) => join(&key, name),
+                Step::Index(index) => {
+                    let index = self.kept.get(&key).map_or(*index, |kept| kept[*index]);
+                    format!("{key}[{index}]")
+                }
+            };
+        }
+        key
+    }
+
+    /// Leaves out a value. Returns whether there is more to read.
+    fn leave_out(&mut self, steps: &[Step]) -> bool {
+        let Some((last, around)) = steps.split_last() else {
+            return false;
+        };
+
+        if let Step::Index(index) = last
+            && let Some(DeValue::Array(list)) = self.tree.get_mut(around)
+        {
+            let length = list.len();
+            let kept = self.kept.entry(self.key_of(around));
+            kept.or_insert_with(|| (0..length).collect()).remove(*index);
+        }
+        self.tree.remove(steps);
+        true
+    }
+}
+
+fn steps_of(path: &serde_path_to_error::Path) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => steps.push(Step::Index(*index)),
+            // The parts of a text with its location.
+            Segment::Map { key } if key.starts_with("$__serde_spanned") => {}
+            Segment::Map { key } => steps.push(Step::Key(key.clone())),
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    steps
 }

@@ -1,9 +1,9 @@
-//! TOML configuration of rtad's programs: types are checked, and every mistake has its line.
+//! TOML configuration of rtad's programs: types first, then meaning; every mistake has its line.
 //!
 //! A program describes its configuration as structs with `serde::Deserialize`. [`Document::read`]
-//! reads them. A wrong value stops a deserializer, so the document notes the mistake, puts the
-//! value of the program's example in its place and reads again, until nothing is wrong. So each
-//! run reports every mistake, and the checks between keys run even then.
+//! reads them with the `toml` crate, which stops at the first wrong value. That value is noted and
+//! left out, and the rest is read again, so one run reports every wrong value and every unknown or
+//! missing key. The program checks relations between keys once all these are right.
 //!
 //! # Files
 //!
@@ -12,23 +12,25 @@
 //! | file | job |
 //! |---|---|
 //! | `mistake` | mistakes and their locations |
-//! | `node` | a tree of TOML values, each with its line |
-//! | `deserializer` | serde over the tree |
+//! | `tree` | a parsed file: its values, their keys and lines |
+//! | `wording` | accepted values in the words of a message |
 //! | `document` | a file with flags and environment over it, and its mistakes |
+//! | `text` | texts with their locations, and lists that may be single values |
 //! | `values` | values that several tables use: parsing and printing |
 //! | `secret` | secrets, in the configuration or in a file |
 
-mod deserializer;
 mod document;
 mod mistake;
-mod node;
 mod secret;
+mod text;
+mod tree;
 pub mod values;
+mod wording;
 
-pub use deserializer::{Named, OneOrMany};
 pub use document::Document;
 pub use mistake::{ConfigError, Location, Mistake, Mistakes};
 pub use secret::{Secret, SecretConfig};
+pub use text::{Named, NamedList, OneOrMany};
 
 #[cfg(test)]
 mod tests;

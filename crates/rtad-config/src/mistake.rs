@@ -3,14 +3,29 @@
 use std::collections::BTreeMap;
 
 /// The location of a value in the configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Location {
-    /// The line, if known.
-    pub line: Option<usize>,
-    /// The whole key, such as `platform[0].request.ids.imei`; a flag or variable for its value.
-    pub key: String,
-    /// Whether the value is from a flag or a variable.
-    pub is_outside: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// Its whole key, such as `platform[0].request.ids.imei`.
+    Key(String),
+    /// The byte of the file at which it begins.
+    Byte(usize),
+}
+
+impl Location {
+    /// The key; empty for a byte whose key is not known yet.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Key(key) => key,
+            Self::Byte(_) => "",
+        }
+    }
+}
+
+/// Of a value that is not from a file.
+impl Default for Location {
+    fn default() -> Self {
+        Self::Key(String::new())
+    }
 }
 
 /// A key with an invalid value.
@@ -27,11 +42,8 @@ pub struct Mistake {
 /// Every mistake in one configuration.
 #[derive(Debug)]
 pub struct Mistakes {
-    file: String,
     list: Vec<Mistake>,
-    /// Names of the tables of lists, by their keys: `clicks` of `window[0]`. Nobody counts the
-    /// tables of a long file, so messages name them.
-    names: BTreeMap<String, String>,
+    places: Places,
 }
 
 /// All mistakes in a configuration.
@@ -42,33 +54,115 @@ pub struct ConfigError {
     pub mistakes: Vec<String>,
 }
 
-impl Mistakes {
-    pub(crate) fn in_file(file: &str) -> Self {
-        Self {
-            file: file.to_owned(),
-            list: Vec::new(),
-            names: BTreeMap::new(),
+/// Where the keys of a document are.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    /// The path of the file.
+    pub file: String,
+    /// Lines of all keys and list items.
+    pub lines: BTreeMap<String, usize>,
+    /// The keys of all values, by the byte at which they begin.
+    pub keys: BTreeMap<usize, String>,
+    /// Keys that a flag or a variable sets, with its name.
+    pub outside: BTreeMap<String, String>,
+    /// Names of the tables of lists, by their keys: `clicks` of `window[0]`. Nobody counts the
+    /// tables of a long file, so messages name them.
+    pub names: BTreeMap<String, String>,
+}
+
+impl Places {
+    /// The whole key at a location.
+    pub fn key_of(&self, location: &Location) -> String {
+        match location {
+            Location::Key(key) => key.clone(),
+            Location::Byte(byte) => self.keys.get(byte).cloned().unwrap_or_default(),
         }
     }
 
-    pub(crate) fn set_names(&mut self, names: BTreeMap<String, String>) {
-        self.names = names;
+    /// The line of a key, or of the innermost table around it.
+    fn line_of(&self, key: &str) -> Option<usize> {
+        let mut around = key;
+        loop {
+            if let Some(line) = self.lines.get(around) {
+                return Some(*line);
+            }
+            around = &around[..around.rfind(['.', '['])?];
+        }
+    }
+
+    /// File, line and key, as messages begin. The name of a flag or variable alone if it set the
+    /// value.
+    pub fn described(&self, key: &str) -> String {
+        if let Some(name) = self.outside.get(key) {
+            return name.clone();
+        }
+
+        let file = &self.file;
+        let named = self.named(key);
+        match self.line_of(key) {
+            Some(line) => format!("{file}:{line}: {named}"),
+            None if file.is_empty() => named,
+            None => format!("{file}: {named}"),
+        }
+    }
+
+    /// The key with the name of its table, if that is known: `[[window]] "clicks": capacity`.
+    fn named(&self, key: &str) -> String {
+        let table = key.find(']').map_or(key, |end| &key[..=end]);
+        let (Some(name), Some((list, _))) = (self.names.get(table), table.split_once('[')) else {
+            return key.to_owned();
+        };
+
+        match key[table.len()..].strip_prefix('.') {
+            Some(rest) => format!("[[{list}]] {name:?}: {rest}"),
+            None => format!("[[{list}]] {name:?}"),
+        }
+    }
+}
+
+impl Mistakes {
+    pub(crate) const fn new(places: Places) -> Self {
+        Self {
+            list: Vec::new(),
+            places,
+        }
+    }
+
+    pub(crate) const fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(crate) const fn places_mut(&mut self) -> &mut Places {
+        &mut self.places
     }
 
     /// Adds a mistake, unless it is known.
     pub fn add(&mut self, mistake: Mistake) {
+        let key = self.places.key_of(&mistake.location);
+        let mistake = Mistake {
+            location: Location::Key(key),
+            ..mistake
+        };
         if !self.list.contains(&mistake) {
             self.list.push(mistake);
         }
     }
 
-    /// The mistakes so far.
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The mistakes so far, with their keys.
     pub fn list(&self) -> &[Mistake] {
         &self.list
     }
 
-    pub(crate) fn keep_first(&mut self) {
-        self.list.truncate(1);
+    /// The keys with mistakes.
+    pub fn keys(&self) -> impl Iterator<Item = String> {
+        self.list
+            .iter()
+            .map(|mistake| self.places.key_of(&mistake.location))
     }
 
     /// The value, if there are no mistakes.
@@ -76,63 +170,46 @@ impl Mistakes {
     /// # Errors
     ///
     /// All mistakes, in the order of their lines.
-    pub fn into_result<T>(mut self, value: T) -> Result<T, ConfigError> {
+    pub fn into_result<T>(self, value: T) -> Result<T, ConfigError> {
         if self.list.is_empty() {
-            return Ok(value);
-        }
-        self.list.sort_by_key(|mistake| mistake.location.line);
-        let line = |mistake: &Mistake| one_line(&self.message(mistake));
-        Err(ConfigError {
-            mistakes: self.list.iter().map(line).collect(),
-        })
-    }
-
-    fn message(
-        &self,
-        Mistake {
-            location,
-            found,
-            accepted,
-        }: &Mistake,
-    ) -> String {
-        format!(
-            "{} {found}; accepted: {accepted}",
-            self.described(location, &self.names)
-        )
-    }
-
-    /// The file, line and key of a location.
-    pub(crate) fn described(
-        &self,
-        location: &Location,
-        names: &BTreeMap<String, String>,
-    ) -> String {
-        let (file, key) = (&self.file, named(&location.key, names));
-        match location.line {
-            Some(line) => format!("{file}:{line}: {key}"),
-            None if file.is_empty() || location.is_outside => key,
-            None => format!("{file}: {key}"),
+            Ok(value)
+        } else {
+            Err(self.into())
         }
     }
 }
 
-/// The key with the name of its table, if that is known: `[[window]] "clicks": capacity`.
-fn named(key: &str, names: &BTreeMap<String, String>) -> String {
-    let table = key.find(']').map_or(key, |end| &key[..=end]);
-    let (Some(name), Some((list, _))) = (names.get(table), table.split_once('[')) else {
-        return key.to_owned();
-    };
-    match key[table.len()..].strip_prefix('.') {
-        Some(rest) => format!("[[{list}]] {name:?}: {rest}"),
-        None => format!("[[{list}]] {name:?}"),
+/// All mistakes, in the order of their lines.
+impl From<Mistakes> for ConfigError {
+    fn from(mut found: Mistakes) -> Self {
+        let places = &found.places;
+        found
+            .list
+            .sort_by_key(|mistake| places.line_of(&places.key_of(&mistake.location)));
+
+        let mut mistakes = Vec::new();
+        for mistake in &found.list {
+            let described = places.described(&places.key_of(&mistake.location));
+            let Mistake {
+                found, accepted, ..
+            } = mistake;
+            mistakes.push(one_line(&format!(
+                "{described} {found}; accepted: {accepted}"
+            )));
+        }
+        Self { mistakes }
     }
 }
 
 /// The message with control characters escaped: keys and reasons may have line ends.
 fn one_line(message: &str) -> String {
-    let escaped = |character: char| match character.is_control() {
-        true => character.escape_debug().to_string(),
-        false => character.to_string(),
-    };
-    message.chars().map(escaped).collect()
+    let mut line = String::with_capacity(message.len());
+    for character in message.chars() {
+        if character.is_control() {
+            line.extend(character.escape_debug());
+        } else {
+            line.push(character);
+        }
+    }
+    line
 }

@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Secret {
 /// A secret as configured. Printed as its file's name, or redacted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "documented", derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct SecretConfig {
     /// The secret. Either this or `value_file` is required.
     pub value: Option<Secret>,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serializer};
 
-use crate::deserializer::Named;
+use crate::text::Named;
 
 /// A millisecond, in milliseconds.
 pub const MILLISECOND: u64 = 1;

@@ -7,72 +7,61 @@ use rtad_config::Document;
 use super::ExperimentConfig;
 use crate::strategy::{HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET};
 
-/// Keys of an experiment that are compared with others.
-const COMPARED: [&str; 7] = [
-    "name", "layer", "salt", "hash", "traffic", "holdout", "unit",
-];
-
-/// Notes the mistakes in experiments. Values that replace wrong ones are compared with nothing.
+/// Notes the mistakes in experiments.
 pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
     d.refuse_duplicates("experiment", "name");
     if configs.len() > MAX_EXPERIMENTS {
         let found = format!("has {} entries", configs.len());
         d.mistake("experiment", &found, &format!("at most {MAX_EXPERIMENTS}"));
     }
-    let replaced_of = |index: usize| {
-        let is_replaced = |key: &&str| d.is_replaced(&format!("experiment[{index}].{key}"));
-        COMPARED.into_iter().filter(is_replaced).collect::<Vec<_>>()
-    };
-    let replaced: Vec<Vec<&str>> = (0..configs.len()).map(replaced_of).collect();
-    let are_given =
-        |index: usize, keys: &[&str]| keys.iter().all(|key| !replaced[index].contains(key));
+
     for (index, config) in configs.iter().enumerate() {
         let table = format!("experiment[{index}]");
-        let has_hash = are_given(index, &["hash"]);
-        check_buckets(d, &table, config, has_hash);
-        if has_hash {
-            let traffic = ("traffic", config.traffic());
-            for (key, ranges) in [traffic, ("holdout", config.holdout().to_vec())] {
-                check_end(
-                    d,
-                    &format!("{table}.{key}"),
-                    &ranges,
-                    config.hash.layer_slots(),
-                );
-            }
-        }
+        check_buckets(d, &table, config);
+
+        let layer_slots = config.hash.layer_slots();
+        check_end(
+            d,
+            &format!("{table}.traffic"),
+            &config.traffic(),
+            layer_slots,
+        );
+        check_end(
+            d,
+            &format!("{table}.holdout"),
+            config.holdout(),
+            layer_slots,
+        );
+
         let salt = format!("{table}.salt");
-        let has_salt = |index| are_given(index, &["name", "salt", "hash"]);
-        let mut layers = configs
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| has_salt(index) && are_given(*other, &["name", "layer", "hash"]));
-        if let Some((_, other)) = layers.find(|(_, other)| config.has_salt_of_layer(other)) {
+        let mut layers = configs.iter();
+        if let Some(other) = layers.find(|other| config.has_salt_of_layer(other)) {
             let name = &other.name;
             let found = format!("is that of the layer of {name}: buckets would get uneven shares");
             d.mistake(&salt, &found, "a salt of its own");
         }
-        for (other, earlier) in configs[..index].iter().enumerate() {
+
+        for earlier in &configs[..index] {
             let name = &earlier.name;
             if name == &config.name {
                 // A mistake already.
                 continue;
             }
-            let are_both_given = |keys: &[&str]| are_given(index, keys) && are_given(other, keys);
             let has_same_slots = earlier.salt() == config.salt() && earlier.hash == config.hash;
-            if has_same_slots && has_salt(index) && has_salt(other) {
+            if has_same_slots {
                 let found = format!("is that of {name}: their buckets would have the same devices");
                 d.mistake(&salt, &found, "a salt of its own");
             }
-            if earlier.layer() != config.layer() || !are_both_given(&["name", "layer"]) {
+            if earlier.layer() != config.layer() {
                 continue;
             }
+
             for (key, differs) in [
                 ("hash", earlier.hash != config.hash),
                 ("unit", earlier.unit != config.unit),
                 ("holdout", earlier.holdout() != config.holdout()),
             ] {
-                if differs && are_both_given(&[key]) {
+                if differs {
                     let found = format!("differs from that of {name}, in the same layer");
                     d.mistake(
                         &format!("{table}.{key}"),
@@ -80,9 +69,6 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
                         "the same in the whole layer",
                     );
                 }
-            }
-            if !are_both_given(&["hash", "traffic", "holdout"]) {
-                continue;
             }
             if let Some(slot) = common_slot(&earlier.traffic(), &config.traffic()) {
                 let found = match (&config.traffic, &earlier.traffic) {
@@ -103,9 +89,7 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
                 );
             }
         }
-        if !are_given(index, &["hash", "traffic", "holdout"]) {
-            continue;
-        }
+
         if config.traffic().is_empty() {
             let found = "is missing, and the holdout has all slots: no device takes part";
             d.mistake(
@@ -125,19 +109,17 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
     }
 }
 
-fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig, has_hash: bool) {
+fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig) {
     let key = format!("{table}.buckets");
     if !(1..=MAX_BUCKETS).contains(&config.buckets.len()) {
         let found = format!("has {} entries", config.buckets.len());
         d.mistake(&key, &found, &format!("1 to {MAX_BUCKETS} buckets"));
     }
-    let is_given = |d: &Document<'_>, bucket: usize, part: &str| {
-        !d.is_replaced(&format!("{key}[{bucket}].{part}"))
-    };
+
     for (index, bucket) in config.buckets.iter().enumerate() {
         let bucket_table = format!("{key}[{index}]");
         let name = format!("{bucket_table}.name");
-        let before = || config.buckets[..index].iter().enumerate();
+        let before = &config.buckets[..index];
         if bucket.name == NO_BUCKET {
             d.reject(
                 &name,
@@ -148,17 +130,13 @@ fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig, h
                 &name,
                 "another name: this one stands for devices in the holdout",
             );
-        } else if before().any(|(other, it)| it.name == bucket.name && is_given(d, other, "name")) {
+        } else if before.iter().any(|it| it.name == bucket.name) {
             d.reject(&name, "a name that no other bucket of the experiment has");
         }
         let slots = format!("{bucket_table}.slots");
-        if has_hash {
-            check_end(d, &slots, &bucket.slots.0, config.hash.bucket_slots());
-        }
-        for (other, earlier) in before() {
-            if let Some(slot) = common_slot(&earlier.slots.0, &bucket.slots.0)
-                && is_given(d, other, "slots")
-            {
+        check_end(d, &slots, &bucket.slots.0, config.hash.bucket_slots());
+        for earlier in before {
+            if let Some(slot) = common_slot(&earlier.slots.0, &bucket.slots.0) {
                 let found = format!("has slot {slot}, which {} has", earlier.name);
                 d.mistake(&slots, &found, "slots that no other bucket has");
             }

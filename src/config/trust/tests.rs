@@ -20,7 +20,7 @@ fn config(path: &str, text: &str) -> Result<Config, ConfigError> {
         &Vec::new(),
         &vocabulary,
         ConfigUse::All,
-    );
+    )?;
     mistakes.into_result(config)
 }
 

@@ -19,28 +19,37 @@ fn plan_names_audiences_by_index() {
 }
 
 #[test]
-fn reading_and_building_mistakes_are_reported_together() {
+fn mistakes_of_meaning_and_of_building_follow_those_of_types() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rtad.toml");
     let path = file.to_str().unwrap();
-    let text = "[server]\nworkers = -1\n[store]\nurl = \"/data\"\n\
-                [[platform]]\nkind = \"custom\"\npath = \"/p\"\n\
-                strategies = { \"1\" = \"new-users\" }\n\
-                body = \"protobuf\"\nproto = \"none.proto\"\n\
-                request_message = \"Q\"\nresponse_message = \"R\"\n\
-                request = {}\nresponse = { accepted = \"hits\" }\n\
-                [[strategy]]\nname = \"new-users\"\nwhen = { os = \"ios\" }\n";
-    let error = Assembly::read(Some((path, text)), |_| None, &Vec::new()).unwrap_err();
-    let starts = [
+    let assert_mistakes = |workers: i32, name: &str, starts: &[String]| {
+        let text = format!(
+            "[server]\nworkers = {workers}\n[store]\nurl = \"/data\"\n\
+             [[platform]]\nkind = \"custom\"\npath = \"/p\"\n{name}\n\
+             strategies = {{ \"1\" = \"new-users\" }}\n\
+             body = \"protobuf\"\nproto = \"none.proto\"\n\
+             request_message = \"Q\"\nresponse_message = \"R\"\n\
+             request = {{}}\nresponse = {{ accepted = \"hits\" }}\n\
+             [[strategy]]\nname = \"new-users\"\nwhen = {{ os = \"ios\" }}\n"
+        );
+        let error = Assembly::read(Some((path, &text)), |_| None, &Vec::new()).unwrap_err();
+        assert_eq!(error.mistakes.len(), starts.len(), "{error}");
+        for (mistake, start) in error.mistakes.iter().zip(starts) {
+            assert!(mistake.starts_with(start), "{start}\n{mistake}");
+        }
+    };
+
+    let of_types = [
         format!("{path}:2: server.workers is -1"),
         format!("{path}:5: platform[0].name is missing"),
-        format!("{path}:10: platform[0].proto is \"none.proto\": there is no such file"),
-        format!("{path}:13: platform[0].request maps no id"),
     ];
-    assert_eq!(error.mistakes.len(), starts.len(), "{error}");
-    for (mistake, start) in error.mistakes.iter().zip(starts) {
-        assert!(mistake.starts_with(&start), "{start}\n{mistake}");
-    }
+    assert_mistakes(-1, "", &of_types);
+    let of_meaning = [
+        format!("{path}:11: [[platform]] \"p\": proto is \"none.proto\": there is no such file"),
+        format!("{path}:14: [[platform]] \"p\": request maps no id"),
+    ];
+    assert_mistakes(1, "name = \"p\"", &of_meaning);
 }
 
 #[test]
@@ -53,8 +62,7 @@ fn changed_schema_import_changes_the_fingerprint() {
                 [[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"/p\"\n\
                 strategies = { \"1\" = \"new-users\" }\nbody = \"protobuf\"\nproto = \"p.proto\"\n\
                 request_message = \"Q\"\nresponse_message = \"R\"\n\
-                request = { ids = { imei = \"imei\" } }\nresponse = { accepted = \"hits\" }\n\
-                [[strategy]]\nname = \"new-users\"\nwhen = { os = \"ios\" }\n";
+                request = { ids = { imei = \"imei\" } }\nresponse = { accepted = \"hits\" }\n";
     let fingerprint = |imported: &str| {
         let imported = format!("syntax = \"proto3\"; message Q {{ {imported} }}");
         std::fs::write(folder.path().join("q.proto"), imported).unwrap();

@@ -25,6 +25,7 @@ use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
 
 /// A configuration with every key. Wrong values are replaced by these, so that reading goes on, and
 /// the reference is generated from it.
+#[cfg(test)]
 const EXAMPLE: &str = include_str!("config/example.toml");
 /// Ticks in the length of a sliding window: an entry may live 1/128 longer.
 pub const TICKS_PER_LENGTH: u16 = 128;
@@ -187,8 +188,10 @@ impl Config {
     }
 
     fn parse(text: &str, path: &str) -> Result<Self, rtad_config::ConfigError> {
-        let mut document = Document::parse(path, text, EXAMPLE);
-        let file = document.read();
+        let mut document = Document::parse(path, text)?;
+        let Some(file) = document.read() else {
+            return Err(document.finish().into());
+        };
         let config = check(file, &mut document);
         document.finish().into_result(config)
     }
@@ -285,7 +288,7 @@ fn length(table: &WindowTable, key: &str, d: &mut Document<'_>) -> Length {
     match (&table.length, Calendar::new(PeriodUnit::Day, zone)) {
         (Length::Day(_), Ok(calendar)) => Length::Day(calendar),
         (length, _) => {
-            if zone.is_some() && !d.has_mistake(&format!("{key}.length")) {
+            if zone.is_some() {
                 let key = format!("{key}.time_zone");
                 d.mistake(&key, "is given for a time", "length = \"day\" with it");
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rtad_config::values::filled;
-use rtad_config::{Document, Location, Named, OneOrMany};
+use rtad_config::{Document, Location, Named, NamedList};
 use rtad_core::device::IdField;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -14,7 +14,7 @@ use crate::strategy::{Attribute, OS_WORDS};
 /// `[platform.request]`
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct RequestConfig {
     /// Field of the request id, which the response repeats.
     #[serde(deserialize_with = "path")]
@@ -52,6 +52,7 @@ pub struct RequestConfig {
 
 /// `[platform.request.id_list]`: a list of ids with their types.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct IdListConfig {
     /// Field of the list; unset = the other paths start at the top of the request.
@@ -135,27 +136,23 @@ fn fields() -> String {
 }
 
 fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(IdField, Named)>, D::Error> {
-    let ids = BTreeMap::<FieldName, OneOrMany<Named>>::deserialize(deserializer)?;
-    let paths = |(field, OneOrMany(paths)): (FieldName, OneOrMany<Named>)| {
-        paths.into_iter().map(move |path| (field.field, path))
-    };
-    Ok(ids.into_iter().flat_map(paths).collect())
+    let fields = BTreeMap::<FieldName, NamedList>::deserialize(deserializer)?;
+    let mut ids = Vec::new();
+    for (name, NamedList(paths)) in fields {
+        for path in paths {
+            ids.push((name.field, path));
+        }
+    }
+    Ok(ids)
 }
 
 fn kinds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Named, IdField)>, D::Error> {
     let kinds = BTreeMap::<String, FieldOfType>::deserialize(deserializer)?;
-    let kind = |(
-        text,
-        FieldOfType {
-            mut location,
-            field,
-        },
-    ): (String, _)| {
-        // The key of the table: the text names the entry.
-        location.key.truncate(location.key.len() - text.len() - 1);
-        (Named { location, text }, field)
-    };
-    Ok(kinds.into_iter().map(kind).collect())
+    let mut named = Vec::new();
+    for (text, FieldOfType { location, field }) in kinds {
+        named.push((Named { location, text }, field));
+    }
+    Ok(named)
 }
 
 impl RequestConfig {
@@ -190,7 +187,7 @@ impl RequestConfig {
             .id_list
             .as_ref()
             .is_some_and(|list| list.kinds.is_empty());
-        if has_no_kind && !d.has_mistake(&kinds) {
+        if has_no_kind {
             d.mistake(
                 &kinds,
                 "is empty",

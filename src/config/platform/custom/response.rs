@@ -12,7 +12,7 @@ use crate::strategy::ValueKey;
 /// `[platform.response]`
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct ResponseConfig {
     /// Location of the table.
     #[serde(skip)]
@@ -46,6 +46,7 @@ pub struct ResponseConfig {
 
 /// A code of the whole answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CodeConfig {
     /// Field of the code.
@@ -115,6 +116,7 @@ fn codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CodeConfig>, 
 
 /// A verdict for each strategy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct VerdictsConfig {
     /// Field of the list.
@@ -177,7 +179,7 @@ impl ResponseConfig {
             }
         }
 
-        self.location = d.location(table);
+        self.location = Location::Key(table.to_owned());
         self.is_whole = !d.has_mistake(table);
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// `[platform.signature]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct SignatureConfig {
     /// Handling of a wrong signature: `enforce` rejects the request, `observe` counts it, `off`

@@ -14,6 +14,7 @@ const MAX_ANSWER: usize = 1024;
 
 /// Click callbacks of a window: the meaning of their query parameters.
 #[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CallbackConfig {
     /// Parameter with the device id, or several in the order of preference: the first usable id

@@ -77,7 +77,7 @@ impl fmt::Display for Length {
 /// The whole file.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct File {
     /// Directory of the windows' files. Required unless each window has `durability = "none"` or a
     /// `backend`.
@@ -111,6 +111,7 @@ impl Default for File {
 
 /// Tokens with the same scopes.
 #[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct TokenTable {
     /// File of bearer tokens, one per line; reread on SIGHUP. A relative path starts at the
@@ -125,6 +126,7 @@ pub struct TokenTable {
 
 /// An event window.
 #[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct WindowTable {
     /// Name of the window in routes, metrics and files.
@@ -223,6 +225,7 @@ pub enum Survival {
 
 /// An audience that follows a window.
 #[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct AudienceTable {
     /// Name of the audience in the store.
