@@ -318,7 +318,7 @@ impl World {
             Ok(request) => request,
             Err(error) => {
                 return Answer {
-                    bytes: error.to_string().into(),
+                    bytes: format!("{error:?}").into(),
                     failure: Some(Failure::BadBody),
                     bids,
                 };

@@ -11,9 +11,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use rtad_http::json::{NotJson, parse_object};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 use crate::platform::{DeviceKeys, IdField, IdReader, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{
@@ -59,15 +62,62 @@ pub fn decode<'body>(
     body: &'body [u8],
     ids: &IdReader,
     has_sha1: bool,
-) -> Result<DecisionRequest<'body>, serde_json::Error> {
-    let mut json = serde_json::Deserializer::from_slice(body);
-    let request = RequestSeed {
-        reader: ids,
-        has_sha1,
+) -> Result<DecisionRequest<'body>, NotJson> {
+    let sent: SentRequest<'body> =
+        parse_object(body, "request_id, strategies, device and attributes")?;
+
+    let strategies = sent.strategies.unwrap_or_default();
+    if strategies.len() > MAX_STRATEGIES {
+        return Err(NotJson::Invalid(format!(
+            "more than {MAX_STRATEGIES} strategies"
+        )));
     }
-    .deserialize(&mut json)?;
-    json.end()?;
+
+    let mut request = DecisionRequest {
+        request_id: sent.request_id.map(|Text(id)| id),
+        strategies: strategies.into_iter().map(|Text(name)| name).collect(),
+        ..DecisionRequest::default()
+    };
+
+    if let Some(Entries(attributes)) = sent.attributes {
+        for (attribute, text) in attributes {
+            request.attributes.0[attribute as usize] = text.map(|Text(text)| text);
+        }
+    }
+
+    if let Some(Entries(device)) = sent.device {
+        for (DeviceField(field), SentIds(sent_ids)) in device {
+            for Text(id) in sent_ids {
+                request.add_id(field, &id, ids, has_sha1)?;
+            }
+        }
+    }
+
     Ok(request)
+}
+
+impl DecisionRequest<'_> {
+    /// Adds an id if it is usable.
+    fn add_id(
+        &mut self,
+        field: IdField,
+        id: &str,
+        ids: &IdReader,
+        has_sha1: bool,
+    ) -> Result<(), NotJson> {
+        let Ok(key) = ids.key(field, id.as_bytes()) else {
+            return Ok(());
+        };
+
+        self.units.add(field, key);
+        let added = self.keys.add((field.kind(), id.as_bytes()), key, has_sha1);
+        if added.is_err() {
+            return Err(NotJson::Invalid(format!(
+                "more than {MAX_IDS} different usable ids"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// A decision as it is answered.
@@ -124,219 +174,100 @@ pub fn encode(request_id: Option<&str>, decisions: &[NamedDecision<'_>]) -> Vec<
 #[serde(transparent)]
 pub(super) struct Text<'body>(#[serde(borrow)] pub(super) Cow<'body, str>);
 
-struct RequestSeed<'a> {
-    reader: &'a IdReader,
-    has_sha1: bool,
+/// The body of a request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SentRequest<'body> {
+    #[serde(default, borrow)]
+    request_id: Option<Text<'body>>,
+    #[serde(default, borrow)]
+    strategies: Option<Vec<Text<'body>>>,
+    #[serde(default, borrow)]
+    device: Option<Entries<DeviceField, SentIds<'body>>>,
+    #[serde(default, borrow)]
+    attributes: Option<Entries<Attribute, Option<Text<'body>>>>,
 }
 
-impl<'de> DeserializeSeed<'de> for RequestSeed<'_> {
-    type Value = DecisionRequest<'de>;
+/// The entries of an object, in the order of the body: the first id is the device's in counts.
+// Four are most requests' ids. Room for eight costs every request 500 instructions.
+struct Entries<K, V>(SmallVec<[(K, V); 4]>);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
+impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Entries<K, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor(PhantomData))
     }
 }
 
-impl<'de> Visitor<'de> for RequestSeed<'_> {
-    type Value = DecisionRequest<'de>;
+struct EntriesVisitor<K, V>(PhantomData<(K, V)>);
+
+impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Visitor<'de> for EntriesVisitor<K, V> {
+    type Value = Entries<K, V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with request_id, strategies and device")
+        f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut request = DecisionRequest::default();
-        while let Some(Text(field)) = map.next_key()? {
-            match field.as_ref() {
-                "request_id" => {
-                    request.request_id = map.next_value::<Option<Text<'de>>>()?.map(|text| text.0)
-                }
-                "strategies" => {
-                    let names: Option<Vec<Text<'de>>> = map.next_value()?;
-                    if names
-                        .as_ref()
-                        .is_some_and(|names| names.len() > MAX_STRATEGIES)
-                    {
-                        return Err(A::Error::custom(format_args!(
-                            "more than {MAX_STRATEGIES} strategies"
-                        )));
-                    }
-                    request.strategies = names
-                        .unwrap_or_default()
-                        .into_iter()
-                        .map(|text| text.0)
-                        .collect();
-                }
-                "device" => map.next_value_seed(DeviceSeed {
-                    reader: self.reader,
-                    has_sha1: self.has_sha1,
-                    keys: &mut request.keys,
-                    units: &mut request.units,
-                })?,
-                "attributes" => map.next_value_seed(AttributesSeed(&mut request.attributes))?,
-                _ => {
-                    return Err(A::Error::custom(
-                        "unknown field; accepted: request_id, strategies, device, attributes",
-                    ));
-                }
-            }
+        let mut entries = SmallVec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
         }
-        Ok(request)
+        Ok(Entries(entries))
     }
 }
 
-/// Reads `{"os": "ios", "slot": null}`.
-struct AttributesSeed<'a, 'body>(&'a mut RequestAttributes<'body>);
+/// The name of ids in `device`.
+struct DeviceField(IdField);
 
-impl<'de> DeserializeSeed<'de> for AttributesSeed<'_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for AttributesSeed<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of attributes")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Text(name)) = map.next_key()? {
-            let Some(attribute) = Attribute::ALL.into_iter().find(|one| one.as_str() == name)
-            else {
-                let accepted = Attribute::ALL.map(Attribute::as_str).join(", ");
-                return Err(A::Error::custom(format_args!(
-                    "unknown attribute; accepted: {accepted}"
-                )));
-            };
-            self.0.0[attribute as usize] =
-                map.next_value::<Option<Text<'de>>>()?.map(|text| text.0);
-        }
-        Ok(())
-    }
-}
-
-/// Reads `{"imei_md5": "…", "caid": ["…", "…"], "oaid": null}` into keys.
-struct DeviceSeed<'a> {
-    reader: &'a IdReader,
-    has_sha1: bool,
-    keys: &'a mut DeviceKeys,
-    units: &'a mut Units,
-}
-
-impl<'de> DeserializeSeed<'de> for DeviceSeed<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for DeviceSeed<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of device ids")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Text(name)) = map.next_key()? {
-            let Some(field) = IdField::named(&name) else {
-                let accepted = IdField::ALL.map(|field| field.as_str()).join(", ");
-                return Err(A::Error::custom(format_args!(
-                    "unknown id kind in device; accepted: {accepted}"
-                )));
-            };
-            let Self {
-                reader,
-                has_sha1,
-                keys,
-                units,
-            } = &mut self;
-            let has_sha1 = *has_sha1;
-            map.next_value_seed(IdsSeed {
-                reader,
-                field,
-                has_sha1,
-                keys,
-                units,
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// One id, a list of them, or null.
-struct IdsSeed<'a> {
-    reader: &'a IdReader,
-    field: IdField,
-    has_sha1: bool,
-    keys: &'a mut DeviceKeys,
-    units: &'a mut Units,
-}
-
-impl IdsSeed<'_> {
-    fn take<E: serde::de::Error>(&mut self, id: &str) -> Result<(), E> {
-        let Ok(key) = self.reader.key(self.field, id.as_bytes()) else {
-            return Ok(());
+impl<'de> Deserialize<'de> for DeviceField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Text(name) = Text::deserialize(deserializer)?;
+        let Some(field) = IdField::named(&name) else {
+            let accepted = IdField::ALL.map(|field| field.as_str()).join(", ");
+            return Err(D::Error::custom(format_args!(
+                "unknown id kind in device; accepted: {accepted}"
+            )));
         };
-        self.units.add(self.field, key);
-        let added = self
-            .keys
-            .add((self.field.kind(), id.as_bytes()), key, self.has_sha1);
-        added
-            .map(|_| ())
-            .map_err(|_| E::custom(format_args!("more than {MAX_IDS} different usable ids")))
+        Ok(Self(field))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for IdsSeed<'_> {
-    type Value = ();
+/// One id, a list of ids, or null. A null in a list is no id.
+struct SentIds<'body>(SmallVec<[Text<'body>; 1]>);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
+impl<'de: 'body, 'body> Deserialize<'de> for SentIds<'body> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdsVisitor(PhantomData))
     }
 }
 
-impl<'de> Visitor<'de> for IdsSeed<'_> {
-    type Value = ();
+struct IdsVisitor<'body>(PhantomData<&'body ()>);
+
+impl<'de: 'body, 'body> Visitor<'de> for IdsVisitor<'body> {
+    type Value = SentIds<'body>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an id, a list of ids, or null")
     }
 
-    fn visit_str<E: serde::de::Error>(mut self, id: &str) -> Result<(), E> {
-        self.take(id)
+    fn visit_borrowed_str<E>(self, id: &'de str) -> Result<Self::Value, E> {
+        Ok(SentIds(smallvec![Text(Cow::Borrowed(id))]))
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_str<E>(self, id: &str) -> Result<Self::Value, E> {
+        Ok(SentIds(smallvec![Text(Cow::Owned(id.to_owned()))]))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while let Some(id) = list.next_element::<Option<Text<'de>>>()? {
-            if let Some(Text(id)) = id {
-                self.take(&id)?;
-            }
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(SentIds(SmallVec::new()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut ids = SmallVec::new();
+        while let Some(id) = list.next_element::<Option<Text<'body>>>()? {
+            ids.extend(id);
         }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        // serde's own error would quote the value.
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Err(A::Error::custom("an id is a string, not an object"))
+        Ok(SentIds(ids))
     }
 }
 

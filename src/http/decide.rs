@@ -1,7 +1,6 @@
 //! `POST /v1/decide`: decisions of strategies about a device.
 
 use hyper::body::Incoming;
-use rtad_http::json::NotJson;
 use rtad_http::timing::Arrival;
 use rtad_log::Raw;
 use smallvec::SmallVec;
@@ -25,8 +24,7 @@ pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<Answe
         keys,
         units,
         attributes,
-    } = api::decode(&body, &app.ids, catalog.has_sha1())
-        .map_err(|error| NotJson::of(&body, &error))?;
+    } = api::decode(&body, &app.ids, catalog.has_sha1())?;
     let known = catalog.strategies();
     let indexes: Vec<usize> = if strategies.is_empty() {
         (0..known.len()).collect()

@@ -49,17 +49,24 @@ fn every_field_is_optional() {
     }
 }
 
+fn refusal(body: &[u8], reader: &IdReader) -> String {
+    match decode(body, reader, false) {
+        Err(NotJson::Invalid(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn errors_do_not_quote_ids() {
     let reader = reader();
     for (body, expected) in [
         (
             &br#"{"devcie":{}}"#[..],
-            "unknown field; accepted: request_id, strategies, device, attributes",
+            "unknown field, expected one of `request_id`, `strategies`, `device`, `attributes`",
         ),
         (
             br#"{"attributes":{"place":"868049039501257"}}"#,
-            "unknown attribute; accepted: os, app",
+            "expected one of `os`, `app`",
         ),
         (
             br#"{"device":{"imei_mdf5":"x"}}"#,
@@ -67,27 +74,24 @@ fn errors_do_not_quote_ids() {
         ),
         (
             br#"{"device":{"imei":{"a":"868049039501257"}}}"#,
-            "an id is a string, not an object",
+            "expected an id, a list of ids, or null",
         ),
         (
             br#"{"device":{"imei":true}}"#,
             "expected an id, a list of ids, or null",
         ),
-        (
-            br#"{"device":["868049039501257"]}"#,
-            "expected an object of device ids",
-        ),
+        (br#"{"device":["868049039501257"]}"#, "expected an object"),
         (br#"{"strategies":"new-users"}"#, "expected a sequence"),
         (br#"{"request_id":"r1"} x"#, "trailing characters"),
         (br#"{"request_id":"r1""#, "EOF while parsing"),
-        (b"", "EOF while parsing"),
-        (b"[]", "an object with request_id"),
+        (b"", "expected an object with request_id"),
+        (b"[]", "expected an object with request_id"),
         (
             br#"{"device":{"md5_md5":"868049039501257"}}"#,
             "unknown id kind in device",
         ),
     ] {
-        let error = decode(body, &reader, false).unwrap_err().to_string();
+        let error = refusal(body, &reader);
         assert!(error.contains(expected), "{error}");
         assert!(!error.contains("868049039501257"), "{error}");
     }
@@ -104,9 +108,7 @@ fn number_of_strategies_and_ids_is_limited() {
             .len(),
         64
     );
-    let error = decode(names(65).as_bytes(), &reader, false)
-        .unwrap_err()
-        .to_string();
+    let error = refusal(names(65).as_bytes(), &reader);
     assert!(error.contains("more than 64 strategies"), "{error}");
     let ids = |count: usize| {
         let list: Vec<String> = (0..count).map(|n| format!("\"id-number-{n}\"")).collect();
@@ -120,9 +122,7 @@ fn number_of_strategies_and_ids_is_limited() {
             .len(),
         64
     );
-    let error = decode(ids(65).as_bytes(), &reader, false)
-        .unwrap_err()
-        .to_string();
+    let error = refusal(ids(65).as_bytes(), &reader);
     assert!(
         error.contains("more than 64 different usable ids"),
         "{error}"
