@@ -20,44 +20,43 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     let mut files = protox::compile(["tencent.proto", "ocean.proto"], ["proto"])?;
     let mut hidden = Vec::new();
-    for file in files
-        .file
-        .iter_mut()
-        .filter(|file| !file.package().starts_with("google."))
-    {
+
+    for file in &mut files.file {
         let package = file.package().to_owned();
-        let mut messages: Vec<_> = file
-            .message_type
-            .iter_mut()
-            .map(|message| (package.clone(), message))
-            .collect();
+        if package.starts_with("google.") {
+            continue;
+        }
+
+        let mut messages = Vec::new();
+        for message in &mut file.message_type {
+            messages.push((package.clone(), message));
+        }
         while let Some((parent, message)) = messages.pop() {
             let name = format!("{parent}.{}", message.name());
             message
                 .field
                 .retain(|field| !UNREAD.contains(&format!("{name}.{}", field.name()).as_str()));
+
             let mut has_string = false;
-            for field in message
-                .field
-                .iter_mut()
-                .filter(|field| field.r#type() == Type::String)
-            {
-                field.set_type(Type::Bytes);
-                has_string = true;
+            for field in &mut message.field {
+                if field.r#type() == Type::String {
+                    field.set_type(Type::Bytes);
+                    has_string = true;
+                }
             }
             if has_string && !ANSWERS.iter().any(|answer| name.starts_with(answer)) {
                 hidden.push(format!(".{name}"));
             }
-            messages.extend(
-                message
-                    .nested_type
-                    .iter_mut()
-                    .map(|nested| (name.clone(), nested)),
-            );
+
+            for nested in &mut message.nested_type {
+                messages.push((name.clone(), nested));
+            }
         }
     }
+
     let out_folder = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     std::fs::write(out_folder.join("proto.bin"), files.encode_to_vec())?;
+
     prost_build::Config::new()
         .bytes(["."])
         .skip_debug(hidden)

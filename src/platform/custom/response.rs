@@ -3,8 +3,6 @@
 //!
 //! [`super::writer`] writes it. In Protocol Buffers, messages without a field are omitted.
 
-use std::fmt::Debug;
-
 use prost_reflect::MessageDescriptor;
 
 use super::codes::Codes;
@@ -86,14 +84,14 @@ impl Response {
         (values, tags): (&[BidValue], &[Tag]),
         mistakes: &mut Vec<Mistake>,
     ) -> Self {
-        let fields = Vec::new();
+        let message = schema.response();
         let mut compiler = Compiler {
             schema,
-            fields,
+            fields: Vec::new(),
             ids,
             mistakes,
         };
-        let message = schema.response();
+
         compiler.add(
             message,
             mapping.request_id.as_ref(),
@@ -136,13 +134,15 @@ impl Response {
                 Ok(AnswerContent::Cache(step.value()))
             },
         );
-        let Compiler { mut fields, .. } = compiler;
+        let mut fields = compiler.fields;
+
         if let Some(message) = message {
             sort(&mut fields);
             if mapping.is_whole {
                 required(message, &fields, mapping, mistakes);
             }
         }
+
         if mapping.is_whole && !expresses_no_bid(mapping) {
             let found = "cannot express a no-bid".to_owned();
             let accepted = "code with a no_bid other than bid, verdicts, accepted, first_accepted \
@@ -154,11 +154,11 @@ impl Response {
                 accepted,
             });
         }
-        let (is_json, lists_ids) = (message.is_none(), mapping.accepted_ids.is_some());
+
         Self {
             fields,
-            is_json,
-            lists_ids,
+            is_json: message.is_none(),
+            lists_ids: mapping.accepted_ids.is_some(),
         }
     }
 }
@@ -208,6 +208,7 @@ impl Compiler<'_> {
         let Some(steps) = self.checked(list) else {
             return;
         };
+
         let (list, above) = steps.split_last().expect("a path has at least one name");
         let single = check_single(&mapping.list, above);
         if self.checked(single).is_none() {
@@ -221,6 +222,7 @@ impl Compiler<'_> {
             );
             return;
         }
+
         // The fields of an entry are collected in place of those of the answer.
         let outer = std::mem::take(&mut self.fields);
         let entry = list.message.as_ref();
@@ -255,17 +257,8 @@ impl Compiler<'_> {
             });
         }
         self.add(entry, mapping.tag.as_ref(), End::Value, |_, named, step| {
-            let scalar = step.value();
-            let is_held = |text: &&String| {
-                let number = Value::Bytes(text.as_bytes()).integer();
-                !scalar.is_number() || number.is_some_and(|number| scalar.holds(number))
-            };
-            check_tags(
-                named,
-                tags.iter().filter_map(|tag| tag.text.as_ref()),
-                is_held,
-            )?;
-            Ok(AnswerContent::Tag(scalar))
+            check_tags(named, step.value(), tags)?;
+            Ok(AnswerContent::Tag(step.value()))
         });
 
         let mut entry = std::mem::replace(&mut self.fields, outer);
@@ -333,19 +326,20 @@ impl Compiler<'_> {
     }
 }
 
-/// A mistake if a field does not hold one of these parts of tags.
-fn check_tags<T: Debug>(
-    named: &Named,
-    mut tags: impl Iterator<Item = T>,
-    is_held: impl Fn(&T) -> bool,
-) -> Result<(), Mistake> {
-    match tags.find(|tag| !is_held(tag)) {
-        None => Ok(()),
-        Some(tag) => Err(named.mistake(
-            &format!("it cannot hold {tag:?}, the tag of a bucket"),
-            "a field whose type holds the tags of all buckets that the platform's strategies read",
-        )),
+/// Checks that a field holds the texts of all tags.
+fn check_tags(named: &Named, scalar: Scalar, tags: &[Tag]) -> Result<(), Mistake> {
+    for text in tags.iter().filter_map(|tag| tag.text.as_ref()) {
+        let number = Value::Bytes(text.as_bytes()).integer();
+        let is_held = !scalar.is_number() || number.is_some_and(|number| scalar.holds(number));
+        if !is_held {
+            return Err(named.mistake(
+                &format!("it cannot hold {text:?}, the tag of a bucket"),
+                "a field whose type holds the tags of all buckets that the platform's strategies \
+                 read",
+            ));
+        }
     }
+    Ok(())
 }
 
 /// Whether any of the ids contains the separator, which is not empty.
