@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use rtad_http::json::{NotJson, parse_object};
+use rtad_http::json::{NotJson, Text, parse_object};
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use smallvec::{SmallVec, smallvec};
@@ -168,11 +168,6 @@ pub fn encode(request_id: Option<&str>, decisions: &[NamedDecision<'_>]) -> Vec<
     })
     .expect("plain values serialize")
 }
-
-/// A string, borrowed from the body unless it has escapes.
-#[derive(Deserialize)]
-#[serde(transparent)]
-pub(super) struct Text<'body>(#[serde(borrow)] pub(super) Cow<'body, str>);
 
 /// The body of a request.
 #[derive(Deserialize)]

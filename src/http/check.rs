@@ -4,12 +4,12 @@ use axum::http::HeaderMap;
 use hyper::body::Incoming;
 use rtad_core::device::{DeviceKey, IdKind, KeyDigest};
 use rtad_core::snapshot::Snapshot;
-use rtad_http::body::{is_octet_stream, split_keys};
-use rtad_http::json::parse_object;
+use rtad_http::body::{is_octet_stream, packed_bits, split_keys};
+use rtad_http::json::{Text, parse_object};
+use rtad_http::query::{parameter, refuse_kind};
 use rtad_http::timing::Arrival;
 use serde::Deserialize;
 
-use super::api::Text;
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
 use super::segment::{decoded, decoded_bytes};
@@ -51,11 +51,7 @@ pub async fn many(
     body: Incoming,
 ) -> Result<AnswerBody, ApiError> {
     // The answers would be about ids of another kind.
-    if parameter(query, "kind").is_some() {
-        return Err(ApiError::BadBody(
-            "query: kind: expected in a JSON body".to_owned(),
-        ));
-    }
+    refuse_kind(query)?;
     let audience = decoded(audience);
     // An unknown audience is reported before the body is read.
     snapshot_of(&app.serving.load(), &audience)?;
@@ -97,17 +93,6 @@ fn kind_in(snapshot: &Snapshot, kind: Option<&str>) -> Result<(KeyDigest, IdKind
     } else {
         Err(ApiError::OtherDigest(digest))
     }
-}
-
-/// The last value of a parameter, not decoded. Other parameters are ignored.
-fn parameter<'query>(query: Option<&'query str>, wanted: &str) -> Option<&'query str> {
-    let pairs = query?
-        .split('&')
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs
-        .rev()
-        .find(|(name, _)| decoded(name) == wanted)
-        .map(|(_, value)| value)
 }
 
 #[derive(Deserialize)]
@@ -168,16 +153,10 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBod
     let digest = snapshot.manifest().key_digest();
     app.ids
         .count_keys(digest, &keys, |index| members[index] = false);
-    let byte = |members: &[bool]| {
-        members
-            .iter()
-            .rev()
-            .fold(0, |byte, member| byte << 1 | u8::from(*member))
-    };
-    let bits: Vec<u8> = members.chunks(8).map(byte).collect();
+
     Ok(AnswerBody {
         media_type: Some("application/octet-stream"),
-        bytes: bits.into(),
+        bytes: packed_bits(members.into_iter()).into(),
     })
 }
 

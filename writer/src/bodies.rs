@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use rtad_http::body::{BodyLimits, read};
+use rtad_http::query::parameter;
 
 use super::error::ApiError;
 
@@ -33,14 +34,6 @@ pub fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {
     )))
 }
 
-/// The last value of a parameter in a query.
-pub fn parameter<'query>(query: Option<&'query str>, name: &str) -> Option<&'query str> {
-    let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs
-        .rfind(|(known, _)| *known == name)
-        .map(|(_, value)| value)
-}
-
 /// Refuses a parameter of binary bodies beside a JSON body, which would win.
 pub fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), ApiError> {
     match parameter(query, name) {
@@ -48,16 +41,6 @@ pub fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), ApiError>
         Some(_) => Err(ApiError::BadBody(format!(
             "query: {name}: accepted beside a binary body only; put it into the JSON body"
         ))),
-    }
-}
-
-/// Refuses the kind of ids in the query: beside JSON another kind would win, and keys have none.
-pub fn refuse_kind(query: Option<&str>) -> Result<(), ApiError> {
-    match parameter(query, "kind") {
-        None => Ok(()),
-        Some(_) => Err(ApiError::BadBody(
-            "query: kind: expected in a JSON body".to_owned(),
-        )),
     }
 }
 

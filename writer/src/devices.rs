@@ -6,16 +6,17 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rtad_http::body::is_octet_stream;
-use rtad_http::json::{json_of, parse_object};
+use rtad_http::json::{Text, json_of, parse_object};
+use rtad_http::query::{parameter, refuse_kind};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
 use super::audience::{WriteRequest, Written};
-use super::bodies::{is_zero, parameter, refuse_kind, refuse_parameter, with_body};
+use super::bodies::{is_zero, refuse_parameter, with_body};
 use super::error::ApiError;
-use super::ids::{Ids, Text, keys_of};
+use super::ids::{Ids, keys_of};
 use super::op::Op;
 
 /// Ids in one request.

@@ -9,19 +9,18 @@ use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use rtad_http::body::is_octet_stream;
-use rtad_http::json::{json_of, parse_object};
+use rtad_http::body::{is_octet_stream, packed_bits};
+use rtad_http::json::{Text, json_of, parse_object};
+use rtad_http::query::{parameter, refuse_kind};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, KeyDigest, KeyMaker};
 use rtad_window::{Key, Observed, RequestKey, Seen};
 
 use super::app::App;
-use super::bodies::{
-    check_unix_seconds, is_zero, parameter, refuse_kind, refuse_parameter, with_body,
-};
+use super::bodies::{check_unix_seconds, is_zero, refuse_parameter, with_body};
 use super::error::ApiError;
-use super::ids::{Ids, Text, keys_of};
+use super::ids::{Ids, keys_of};
 use super::windows::config::WhenFull;
 use super::windows::counters::Results;
 use super::windows::{AnyWindow, FollowedInfo, Info};
@@ -89,11 +88,7 @@ impl BatchIds {
 
 /// One bit per id, the first in the lowest bit of the first byte.
 fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Response {
-    let mut bytes = vec![0_u8; flags.len().div_ceil(8)];
-    for (index, flag) in flags.enumerate() {
-        bytes[index / 8] |= u8::from(flag) << (index % 8);
-    }
-    let mut response = Response::new(Body::from(bytes));
+    let mut response = Response::new(Body::from(packed_bits(flags)));
     let binary = HeaderValue::from_static("application/octet-stream");
     response.headers_mut().insert(CONTENT_TYPE, binary);
     response

@@ -1,19 +1,14 @@
 //! Ids in JSON bodies: borrowed strings, with a limit on their number.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use rtad_http::body::split_keys;
+use rtad_http::json::Text;
 
 use super::error::ApiError;
-
-/// A string, borrowed from the body if it has no escapes.
-#[derive(Deserialize)]
-#[serde(transparent)]
-pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// The first `MAX` ids; further ones are counted but not kept.
 pub struct Ids<'a, const MAX: usize> {

@@ -214,6 +214,15 @@ pub fn split_keys(body: &[u8]) -> Result<&[[u8; 16]], String> {
     Ok(keys)
 }
 
+/// One bit per flag, the first in the lowest bit of the first byte: the answer to a body of keys.
+pub fn packed_bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u8> {
+    let mut bytes = vec![0; flags.len().div_ceil(8)];
+    for (index, flag) in flags.enumerate() {
+        bytes[index / 8] |= u8::from(flag) << (index % 8);
+    }
+    bytes
+}
+
 /// Whether a body is hexadecimal digits or JSON. Of 10^15 random keys, less than one looks so.
 fn is_text(body: &[u8]) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_hexdigit() || b" \t\r\n,".contains(byte);
@@ -227,6 +236,15 @@ fn is_text(body: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_are_packed_from_the_lowest() {
+        let mut flags = [false; 10];
+        flags[0] = true;
+        flags[9] = true;
+        assert_eq!(packed_bits(flags.into_iter()), [1, 2]);
+        assert!(packed_bits([false; 0].into_iter()).is_empty());
+    }
 
     #[test]
     fn text_is_not_read_as_keys() {

@@ -1,5 +1,7 @@
 //! JSON answers, and JSON parse errors without quoted values.
 
+use std::borrow::Cow;
+
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
@@ -20,6 +22,11 @@ pub fn json_of<B: From<Bytes>>(status: StatusCode, value: &impl serde::Serialize
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
 }
+
+/// A string, borrowed from the body unless it has escapes.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Text<'body>(#[serde(borrow)] pub Cow<'body, str>);
 
 /// Reason why a body is not the JSON of a route.
 #[derive(Debug)]

@@ -23,6 +23,7 @@
 //! | [`tokens`] | files of bearer tokens |
 //! | [`origin`] | protection against cross-site requests |
 //! | [`json`] | JSON answers, and parse errors without quoted values |
+//! | [`query`] | parameters of query strings |
 //! | [`problem`] | `application/problem+json` |
 //! | [`console`] | files that the pages of both programs share |
 //!
@@ -43,6 +44,7 @@ pub mod origin;
 pub mod phase;
 pub mod port;
 pub mod problem;
+pub mod query;
 pub mod signals;
 pub mod timing;
 pub mod tokens;

@@ -1,0 +1,45 @@
+//! Parameters of query strings.
+
+use crate::json::NotJson;
+
+/// The last value of a parameter, not decoded; empty if it has none.
+pub fn parameter<'query>(query: Option<&'query str>, wanted: &str) -> Option<&'query str> {
+    let mut found = None;
+    for pair in query?.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name == wanted {
+            found = Some(value);
+        }
+    }
+    found
+}
+
+/// Refuses the kind of ids in the query: beside a JSON body another kind would win, and binary keys
+/// have none.
+///
+/// # Errors
+///
+/// The query has a `kind`.
+pub fn refuse_kind(query: Option<&str>) -> Result<(), NotJson> {
+    match parameter(query, "kind") {
+        None => Ok(()),
+        Some(_) => Err(NotJson::Invalid(
+            "query: kind: expected in a JSON body".to_owned(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_value_of_a_parameter_counts() {
+        let query = Some("kind=a&x=1&kind=b&flag");
+        assert_eq!(parameter(query, "kind"), Some("b"));
+        assert_eq!(parameter(query, "flag"), Some(""));
+        assert_eq!(parameter(query, "kin"), None);
+        assert_eq!(parameter(None, "kind"), None);
+        assert!(refuse_kind(query).is_err() && refuse_kind(Some("x=1")).is_ok());
+    }
+}
