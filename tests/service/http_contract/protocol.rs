@@ -1,10 +1,10 @@
-//! HTTP/1.1 on a raw socket: pipelining, partial requests, Connection and Expect.
+//! HTTP/1.1 on a raw socket: pipelining, malformed requests and Expect.
 
 use crate::fixture::{FixtureServer, NON_MEMBER, OLD_USERS};
 use testkit::client::Client;
 
-fn check(id: &str, version: &str, headers: &str) -> String {
-    format!("GET /v1/check/old_users/{id}?kind=oaid HTTP/{version}\r\n{headers}\r\n")
+fn check(id: &str) -> String {
+    format!("GET /v1/check/old_users/{id}?kind=oaid HTTP/1.1\r\nHost: x\r\n\r\n")
 }
 
 fn is_member(client: &mut Client) -> bool {
@@ -15,8 +15,8 @@ fn is_member(client: &mut Client) -> bool {
 fn pipelined_requests_are_answered_in_order() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
-    let old = check(OLD_USERS[3].1, "1.1", "Host: x\r\n");
-    let new = check(NON_MEMBER, "1.1", "Host: x\r\n");
+    let old = check(OLD_USERS[3].1);
+    let new = check(NON_MEMBER);
     let body = r#"{"request_id":"in the middle","strategies":["new-users"]}"#;
     let decide = format!(
         "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
@@ -29,42 +29,6 @@ fn pipelined_requests_are_answered_in_order() {
     assert_eq!(client.next().unwrap().ok()["request_id"], "in the middle");
     client.next().unwrap().problem(404, "not_found");
     assert!(is_member(&mut client) && is_member(&mut client));
-}
-
-#[test]
-fn request_may_arrive_byte_by_byte() {
-    let server = FixtureServer::with_everything("");
-    let mut client = server.connect();
-    for byte in check(OLD_USERS[3].1, "1.1", "Host: x\r\n").bytes() {
-        client.send([byte]);
-    }
-    assert!(is_member(&mut client));
-}
-
-#[test]
-fn http_1_0_is_answered_and_closed_unless_asked_to_stay() {
-    let server = FixtureServer::with_everything("");
-    let mut client = server.connect();
-    client.send(check(OLD_USERS[3].1, "1.0", "Connection: keep-alive\r\n"));
-    let answer = client.next().unwrap();
-    answer.ok();
-    assert_eq!(answer.header("connection"), Some("keep-alive"));
-    client.send(check(OLD_USERS[3].1, "1.0", ""));
-    assert!(is_member(&mut client));
-    client.closes();
-}
-
-#[test]
-fn connection_close_is_honored() {
-    let server = FixtureServer::with_everything("");
-    let mut client = server.connect();
-    client.send(check(
-        OLD_USERS[3].1,
-        "1.1",
-        "Host: x\r\nConnection: close\r\n",
-    ));
-    assert!(is_member(&mut client));
-    client.closes();
 }
 
 #[test]

@@ -80,16 +80,6 @@ fn a_day_without_midnight_starts_with_its_first_instant() {
     assert_eq!(day.end, utc("2022-03-27T21:00:00Z"));
 }
 
-/// The clock of Sao Paulo went back at midnight, so Saturday had a second hour before it.
-#[test]
-fn an_hour_repeated_before_midnight_belongs_to_the_old_day() {
-    let sao_paulo = calendar(PeriodUnit::Day, "America/Sao_Paulo");
-    assert_starts(
-        &sao_paulo,
-        &["2018-02-17T02:00:00Z", "2018-02-18T03:00:00Z"],
-    );
-}
-
 /// The clock of St. John's went back at 00:01, from the new date to the old one.
 #[test]
 fn a_date_that_has_begun_is_not_left_again() {
@@ -171,18 +161,6 @@ fn changes_by_30_minutes_make_hours_of_30_and_of_90_minutes() {
     let days = calendar(PeriodUnit::Day, "Australia/Lord_Howe");
     assert_starts(&days, &["2026-10-03T13:30:00Z", "2026-10-04T13:00:00Z"]);
     assert_starts(&days, &["2026-04-04T13:00:00Z", "2026-04-05T13:30:00Z"]);
-}
-
-/// Unix time of the leap second at the end of 2016 is that of the second before or after it.
-#[test]
-fn a_leap_second_leaves_the_day_at_86400_seconds_of_unix_time() {
-    let utc_days = calendar(PeriodUnit::Day, "UTC");
-    let day = utc_days.at(utc("2016-12-31T23:59:59Z"));
-    assert_eq!(day.end, utc("2017-01-01T00:00:00Z"));
-    assert_eq!(
-        day.end.duration_since(day.start).unwrap(),
-        Duration::from_secs(86_400)
-    );
 }
 
 #[test]
