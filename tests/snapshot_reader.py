@@ -368,9 +368,6 @@ class Manifest:
             folded = top.object("folded")
             folded.integer("through")
             DeltaEntry.all(folded, "deltas", U64_MAX)
-            DeltaEntry.optional(folded, "residual", U64_MAX)
-            if "inserted_keys" in folded.rest:
-                folded.integer("inserted_keys")
             folded.end()
 
         entries = top.take("chunks")

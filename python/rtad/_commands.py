@@ -155,8 +155,7 @@ def _write(
         wanted.append((value, "openid"))
     words = ["-"] if source is not None else [os.fspath(path) for path in files]
     given = {
-        # A compaction has no rows.
-        "id_kind": kind if words else None,
+        "id_kind": kind,
         "column": [f"{column}={of_ids}" if of_ids else column for column, of_ids in kinds.items()],
         "value": value,
     }

@@ -1,4 +1,4 @@
-//! Random schedules of writers, builds, compactions, rollbacks, deletions, gcs and a polling pod,
+//! Random schedules of writers, builds, rollbacks, deletions, gcs and a polling pod,
 //! each step compared with a model. A failing schedule is shrunk.
 //!
 //! Writers keep their ledgers between steps, so these are stale. Answers to writes are lost, reads
@@ -46,8 +46,6 @@ enum Step {
     Build {
         input: Keys,
     },
-    /// Adds the appended keys to the live filters.
-    Compact,
     /// Rolls back by so many generations, in the order of their numbers.
     RollBack {
         by: usize,
@@ -106,7 +104,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<Keys>().prop_map(|input| Step::StartBuild { input }),
         1 => Just(Step::FinishBuild),
         4 => build(),
-        1 => Just(Step::Compact),
         1 => (1..4_usize).prop_map(|by| Step::RollBack { by }),
         2 => visit(),
         1 => any::<bool>().prop_map(Step::Disable),
@@ -162,38 +159,6 @@ fn failed_poll_may_answer_from_a_state_between_polls() {
             chunk_reads: Some(0),
         },
     ]));
-}
-
-/// Regression: a delta that a compaction left was merged with a later one, and applied to an older
-/// generation again.
-#[test]
-fn residual_of_a_compaction_does_not_apply_after_a_rollback() {
-    let remove = |key| Step::Append {
-        writer: 0,
-        changes: vec![(key, Kind::Remove)],
-        lost: None,
-    };
-    let first = || {
-        vec![
-            Step::Build { input: 0b1110 },
-            remove(5),
-            Step::Build { input: 0 },
-        ]
-    };
-    let back = |by| Step::RollBack { by };
-    let last = || Step::Build { input: bit(5) };
-    let later = [
-        back(1),
-        Step::Compact,
-        remove(0),
-        Step::Build { input: 0 },
-        back(2),
-        last(),
-    ];
-    let before = [back(1), remove(0), Step::Compact, back(1), last()];
-    for rest in [later.to_vec(), before.to_vec()] {
-        paused_runtime().block_on(run([first(), rest].concat()));
-    }
 }
 
 /// Retries do not wait: the clock is paused.

@@ -1,8 +1,8 @@
 //! The model: membership by the documented rules, from the history alone.
 //!
 //! Keys are bits of a mask. A generation contains its input, changed by the appends that its build
-//! saw. Later appends apply to it in the order of their sequence numbers, after a rollback too. A
-//! compaction adds the appends to the live generation. Tombstones apply to everything.
+//! saw. Later appends apply to it in the order of their sequence numbers, after a rollback too.
+//! Tombstones apply to everything.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,6 @@ struct Generation {
     /// Sequences of the appends that its build saw: after `from`, through `through`.
     from: u64,
     through: u64,
-    /// Keys that a delta of a compaction removes from its filters, and from the next build.
-    residual: Keys,
 }
 
 /// An append of one key that took effect.
@@ -99,8 +97,8 @@ impl Model {
     /// The keys of a build from `input`, whose base is at `through`.
     pub fn built(&self, input: Keys, through: u64) -> Keys {
         let live = self.live.map(|live| self.generations[&live]);
-        let (from, residual) = live.map_or((0, 0), |live| (live.through, live.residual));
-        self.applied(input & !residual, from, through)
+        let from = live.map_or(0, |live| live.through);
+        self.applied(input, from, through)
     }
 
     /// Keys that an append since the base's generation decides for a build at `through`.
@@ -163,29 +161,8 @@ impl Model {
                 keys,
                 from,
                 through,
-                residual: 0,
             },
         );
-        self.live = Some(generation);
-        self.record();
-    }
-
-    /// Filters keep their keys: removed ones stay a delta. Keys with a tombstone are not added.
-    pub fn compact(&mut self, generation: u64, through: u64) {
-        let live = self.generations[&self.live.unwrap()];
-        let (mut keys, mut residual) = (live.keys, live.residual);
-        for append in self.appended(live.through, through) {
-            keys = set(keys, append.key, append.is_added);
-            residual = set(residual, append.key, !append.is_added);
-        }
-        keys &= !(keys & self.tombstones & !live.keys);
-        let compacted = Generation {
-            keys,
-            from: live.through,
-            through,
-            residual,
-        };
-        self.generations.insert(generation, compacted);
         self.live = Some(generation);
         self.record();
     }

@@ -8,8 +8,8 @@ use rtad::sync::{Shared, SwapMode, Syncer};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, BuiltDelta, ChunkEntry, Current, Folded,
-    ManifestBuilder, Overlay, Snapshot, State, chunk_runs,
+    AudienceName, BuildReport, BuiltChunk, ChunkEntry, Current, ManifestBuilder, Overlay, Snapshot,
+    State, chunk_runs,
 };
 use rtad_store::write::{Appended, Base, Change, Ledger, Retention, StoreWriter};
 use rtad_store::{Store, StoreError};
@@ -111,7 +111,6 @@ impl World {
                 self.build = self.start_build(input).await;
                 self.finish_build().await;
             }
-            Step::Compact => self.compact().await,
             Step::RollBack { by } => drop(self.roll_back(by).await),
             Step::VisitOlder { by, writer, key } => {
                 if let Some(newest) = self.roll_back(by).await {
@@ -281,74 +280,6 @@ impl World {
             Ok(generation) => self.model.publish(generation, keys, through),
             Err(error) => assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}"),
         }
-    }
-
-    /// Adds the appended keys to the live filters, as the loader does. Removed keys stay a delta.
-    async fn compact(&mut self) {
-        let base = self.writer.base(&audience()).await.unwrap();
-        let Some(current) = base
-            .current()
-            .filter(|current| current.state != State::Deleted)
-        else {
-            return;
-        };
-        let (current, store) = (current.clone(), self.writer.store().clone());
-        let folded = base.folded().unwrap();
-        let old = store.manifest(&audience(), &current).await.unwrap();
-        let overlay = store
-            .overlay(&audience(), &current, &Overlay::default())
-            .await
-            .unwrap();
-        let last = overlay
-            .deltas()
-            .last()
-            .map_or(0, |newest| newest.entry().last);
-        let deltas = overlay.deltas().map(|delta| &**delta);
-        let Some(BuiltDelta { delta: changes, .. }) = BuiltDelta::merged(last, deltas) else {
-            return;
-        };
-        let is_erased = |key: &DeviceKey| {
-            overlay
-                .tombstones()
-                .is_some_and(|gone| gone.removed().contains(key))
-        };
-        let added: Vec<_> = changes
-            .added()
-            .iter()
-            .filter(|key| !is_erased(key))
-            .copied()
-            .collect();
-        let publication = self.writer.publish(base).await.unwrap();
-        let mut builder = ManifestBuilder::new(*old.filter(), 1e-6);
-        let mut begin = 0;
-        for (index, entry) in old.chunks().iter().enumerate() {
-            let next = old
-                .chunks()
-                .get(index + 1)
-                .map_or(65_536, |next| next.first_shard);
-            let end = added.partition_point(|key| u32::from(key.shard()) < next);
-            let file = store.chunk_file(&old, entry).await.unwrap();
-            let grown = BuiltChunk::grown(old.filter(), Some((entry, &file)), &added[begin..end]);
-            builder.add(&grown.0);
-            publication.put_chunk(grown.0).await.unwrap();
-            begin = end;
-        }
-        for run in chunk_runs(&added[begin..], (1 << 16) / CHUNKS) {
-            let chunk = BuiltChunk::grown(old.filter(), None, run).0;
-            builder.add(&chunk);
-            publication.put_chunk(chunk).await.unwrap();
-        }
-        let removed = changes.removed().to_vec();
-        let residual = BuiltDelta::new(changes.entry().first, last, Vec::new(), removed);
-        if let Some(residual) = &residual {
-            publication.put_delta(residual).await.unwrap();
-        }
-        let residual = residual.map(|residual| residual.delta.entry().clone());
-        let number = publication.generation();
-        let manifest = builder.finish(audience(), number, 1, BuildReport::default());
-        let manifest = manifest.with_folded(Folded { residual, ..folded });
-        let generation = publication.commit(&manifest).await.unwrap();
-        self.model.compact(generation, current.sequence);
     }
 
     /// Returns the generation that was live.

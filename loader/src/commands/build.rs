@@ -5,7 +5,6 @@
 //! another publisher, changes nothing. The bytes of the chunks depend on the set of keys only.
 
 mod chunks;
-mod compact;
 mod disk_space;
 mod error;
 mod memory_args;
@@ -61,7 +60,8 @@ use stages::Stages;
 /// Devices appended or removed since the previous build stay so, whatever the input contains. About
 /// changes from before the previous build the input decides: the report counts those that it
 /// undoes, --max-carried-loss limits them, --keep-carried carries them on. Devices with a tombstone
-/// are left out. Deltas appended during the build apply to the new generation.
+/// are left out. Deltas appended during the build apply to the new generation. An audience of
+/// appended devices alone is built by --keep-carried --allow-empty of an empty input.
 ///
 /// The same set of ids gives byte-identical chunks. Input order, duplicates, threads and memory
 /// have no effect.
@@ -76,7 +76,7 @@ pub struct BuildArgs {
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
     /// Kind of filter: block512 (one cache line per lookup), ribbon (two fifths smaller; built a
-    /// quarter as fast, not for --compact; rates from 1.6e-5 to 2.5e-4)
+    /// quarter as fast; rates from 1.6e-5 to 2.5e-4)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
     /// csv, ndjson, parquet: the column with the devices' value, a whole number from 0 to 15, which
@@ -109,16 +109,9 @@ pub struct BuildArgs {
     /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Read no input: add the keys of deltas to the live filters, which become fuller. Removed keys
-    /// stay in a delta. A full build avoids both effects. Labels stay unless --label gives another
-    /// value
-    #[arg(long, conflicts_with_all = ["inputs", "InputArgs", "rejects", "RejectLimit",
-        "MemoryArgs", "keep_carried", "CarriedLimitArgs", "fpr", "filter", "value",
-        "allow_empty"])]
-    compact: bool,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
     /// http://
-    #[arg(required_unless_present = "compact", value_name = "INPUT")]
+    #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<OsString>,
 }
 
@@ -129,9 +122,6 @@ impl BuildArgs {
 }
 
 pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
-    if args.compact {
-        return compact(&args, output);
-    }
     let dir = args.memory.spill_dir()?;
     let mut build = Prepared::new(&args, &dir)?;
     let mut stages = Stages::begin(&build.budget);
@@ -344,18 +334,4 @@ impl KeySink for Filler<'_, '_> {
     fn is_closed(&self) -> bool {
         Filler::is_closed(self)
     }
-}
-
-fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
-    let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
-    let runtime = runtime()?;
-    let progress = output.progress();
-    let compacted = runtime.block_on(async {
-        let base = writer.base(&args.target.audience).await?;
-        writer.check_unsigned_write(base.audience()).await?;
-        let facts = (args.expiry, args.lineage.labels());
-        compact::run(&writer, base, &args.gate, facts, args.dry_run, &progress).await
-    })?;
-    drop(progress);
-    output.report(&compacted, compact::CompactReport::write_text)
 }

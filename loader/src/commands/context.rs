@@ -166,11 +166,7 @@ impl Target {
     ) -> Result<(Manifest, Current), TargetError> {
         if let Some(generation) = generation {
             let (manifest, bytes) = store.manifest_of(&self.audience, generation).await?;
-            // Removals that filters cannot express stay with their generation.
-            let residual = manifest.folded().and_then(|folded| folded.residual.clone());
-            let sequence = residual.as_ref().map_or(1, |residual| residual.last);
-            let mut current = Current::new(sequence, generation, &bytes, None);
-            current.deltas = residual.into_iter().collect();
+            let current = Current::new(1, generation, &bytes, None);
             return Ok((manifest, current));
         }
         let live = store.live(&self.audience).await?;
@@ -183,8 +179,8 @@ impl Target {
         ))
     }
 
-    /// The manifest and its overlay: all deltas of `CURRENT` for the live generation, the residual
-    /// delta for any other.
+    /// The manifest and its overlay: all deltas of `CURRENT` for the live generation, none for any
+    /// other.
     pub async fn manifest_and_overlay(
         &self,
         store: &Store,

@@ -226,11 +226,9 @@ impl Gate {
         match store.manifest(base.audience(), current).await {
             Ok(live) => {
                 OtherDigest::check(&live, digest)?;
-                let inserted = live.folded().map_or(0, |folded| folded.inserted_keys);
-                let appended = current.deltas.iter().map(|delta| delta.added).sum::<u64>();
                 gate.live_generation = Some(generation);
                 gate.live_keys = Some(live.keys());
-                gate.live_added = inserted + appended;
+                gate.live_added = current.deltas.iter().map(|delta| delta.added).sum();
             }
             Err(source) if args.max_shrink < 1.0 => {
                 return Err(GateError::LiveUnreadable { generation, source });

@@ -160,18 +160,8 @@ impl InspectReport {
             "  keys        {} in {shards} shards",
             HumanCount(self.keys)
         )?;
-        if let Some(Folded {
-            through,
-            inserted_keys,
-            ..
-        }) = &self.folded
-        {
+        if let Some(Folded { through, .. }) = &self.folded {
             writeln!(out, "  merged      deltas up to sequence {through}")?;
-            let inserted_keys = HumanCount(*inserted_keys);
-            writeln!(
-                out,
-                "              {inserted_keys} keys besides those above"
-            )?;
         }
         let FilterReport {
             filter,

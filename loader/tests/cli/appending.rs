@@ -172,18 +172,17 @@ fn build_reports_and_limits_the_changes_that_its_input_undoes() {
     target.run("rollback", "--quiet");
     assert_eq!((target.members(new), target.members(gone)), (100, 0));
 
-    // Later changes override carried ones. A compaction carries on the others.
+    // Later changes override carried ones.
     target.over("remove", &new[..10]).json();
     target.over("append", &gone[..5]).json();
     target.over("remove --tombstone", &new[10..20]).json();
     assert_eq!(carried("--dry-run"), ([80, 45, 80, 45], false));
-    target.run("build", "--compact --quiet");
+    assert_eq!(carried("--keep-carried"), ([80, 45, 0, 0], true));
     assert_eq!((target.members(new), target.members(gone)), (80, 5));
-    assert_eq!(carried("--dry-run --keep-carried").0, [85, 45, 0, 0]);
-    assert_eq!(carried(""), ([85, 45, 80, 45], false));
-    assert_eq!((target.members(new), target.members(gone)), (0, 50));
-    // Reported once. Only the removals that the compaction left as a delta are carried.
-    assert_eq!(carried(""), ([0, 10, 0, 0], false));
+    assert_eq!(carried("--dry-run --keep-carried").0, [85, 55, 0, 0]);
+    assert_eq!(carried(""), ([85, 55, 80, 45], false));
+    // Reported once.
+    assert_eq!(carried(""), ([0; 4], false));
 }
 
 /// An append of known devices, and a removal of unknown ones, say so.
@@ -226,72 +225,42 @@ fn reports_have_the_members_before_and_after() {
     assert_eq!(outcome(slow).json()["members"]["before"], 10);
 }
 
-/// The deltas that a build merges lie over what the compaction before left of others: its removals,
-/// with the sequence of the newest of them.
+/// Such an audience never had an export: its deltas are its keys.
 #[test]
-fn compactions_in_a_row_lose_no_appended_device() {
-    let target = TestStore::directory();
-    let all = ids(IdKind::Md5, 0..1002);
-    target.over("build", &all[..1000]).json();
-    target.over("remove", &all[..200]).json();
-    target.over("append", &all[1000..1001]).json();
-    target.run("build", "--compact --json").json();
-    target.over("append", &all[1001..]).json();
-    target.run("build", "--compact --json").json();
-    target
-        .over("build --keep-carried --max-carried-loss 0", &all[..1000])
-        .json();
-    assert_eq!(
-        (target.members(&all[1000..]), target.members(&all[..200])),
-        (2, 0)
-    );
-}
+fn audience_of_appended_devices_alone_is_built_from_its_deltas() {
+    let all = ids(IdKind::Md5, 0..3000);
+    for filter in ["block512", "ribbon"] {
+        let target = TestStore::new(filter);
+        target.sandbox.file("empty", "");
+        let build = |flags: &str| {
+            let build = format!("--filter {filter} --allow-empty {flags} {{}}/empty --json");
+            target.run("build", &build)
+        };
+        build("").json();
+        target.over("append", &all[..2000]).json();
+        target.over("remove", &all[..100]).json();
+        let built = build("--keep-carried --expires 48h").json();
+        assert_eq!(
+            (&built["generation"], &built["keys"]),
+            (&2.into(), &1900.into())
+        );
+        assert_eq!(target.live_deltas()["added"], 0);
 
-#[test]
-fn compaction_merges_additions_and_keeps_removals_as_a_delta() {
-    let target = TestStore::new("compact");
-    let all = ids(IdKind::Md5, 0..2300);
-    let (old, new, gone) = (&all[..2000], &all[2000..2200], &all[..30]);
-    target
-        .run("build", "--compact")
-        .fails(5, "audience a: no generation is published");
-    target.over("build", old).json();
-    let nothing = target.run("build", "--compact --json").json();
-    assert_eq!(nothing["generation"], Value::Null);
-    target.over("append", new).json();
-    target.over("remove", gone).json();
-    target.over("remove --tombstone", &all[50..60]).json();
+        // Later builds carry on what earlier ones merged, after a gc too.
+        target.over("append", &all[2000..]).json();
+        target.run("gc", "--keep 1 --min-age 0s --quiet").succeeds();
+        for generation in [3, 4] {
+            let built = build("--keep-carried").json();
+            assert_eq!(built["generation"], generation);
+            assert_eq!(built["keys"], 2900);
+            assert!(built["expected_fpr"].as_f64() <= built["target_fpr"].as_f64());
+        }
+        assert_eq!(
+            (target.members(&all[100..]), target.members(&all[..100])),
+            (2900, 0)
+        );
 
-    let dry = target.run("build", "--compact --dry-run --json").json();
-    assert_eq!(
-        (&dry["generation"], &dry["added"], &dry["removed"]),
-        (&Value::Null, &200.into(), &30.into())
-    );
-    // The gate also applies to a compaction.
-    target
-        .run("build", "--compact --max-fpr 0")
-        .fails(3, "--max-fpr");
-    let done = target.run("build", "--compact --json").json();
-    // Most are in shards that had no keys and now have filters of the right size.
-    assert_eq!(
-        (&done["generation"], &done["added"]),
-        (&2.into(), &200.into())
-    );
-    assert!(done["inserted"].as_u64().unwrap() < 100, "{done}");
-    assert_eq!(
-        (
-            target.members(new),
-            target.members(gone),
-            target.members(&all[50..60])
-        ),
-        (200, 0, 0)
-    );
-    let over = target.live_deltas();
-    assert_eq!(
-        (&over["added"], &over["removed"], &over["tombstones"]),
-        (&0.into(), &30.into(), &10.into())
-    );
-    let built = target.over("build", &all[..2200]).json();
-    assert_eq!(built["keys"], 2200 - 30 - 10);
-    assert_eq!(target.live_deltas()["removed"], 0);
+        // Without the flag the input decides, and the gate stops the loss.
+        build("").fails(3, "0 keys: expected at least 1450 by --max-shrink 0.5");
+    }
 }

@@ -1,34 +1,9 @@
 //! `append` and `remove` in a directory: damage, signatures and expiry.
 
-use std::time::Duration;
-
-use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::IdKind;
 use testkit::sandbox::{ids, lines};
-use testkit::store::{Depot, Spec, keys};
 
 use crate::appending::TestStore;
-
-#[test]
-fn compaction_refuses_an_expiry_before_the_time_of_the_build() {
-    let target = TestStore::directory();
-    let all = ids(IdKind::Md5, 0..20);
-    // Built on a machine whose clock is two hours ahead.
-    let spec = Spec {
-        created_unix_seconds: now_unix_seconds() + 2 * 3600,
-        ..Spec::small()
-    };
-    Depot::at(target.sandbox.path().join("s")).publish("a", &keys(1, 10, |it| it), &spec);
-    target.over("append", &all[10..]).json();
-    let early = "--expires: audience a: expected an end after the live generation was built, at ";
-    target
-        .run("build", "--compact --expires 1h")
-        .fails(2, early);
-    assert_eq!(
-        target.run("build", "--compact --expires 3h --json").json()["generation"],
-        2
-    );
-}
 
 #[test]
 fn tombstone_holds_until_it_is_lifted() {
@@ -71,26 +46,6 @@ fn bad_input_changes_nothing() {
     );
     assert_eq!(target.run("append", "").status, Some(2));
     assert_eq!(target.sandbox.store(), before);
-}
-
-#[test]
-fn compaction_does_not_extend_an_expiry() {
-    let target = TestStore::directory();
-    let all = ids(IdKind::Md5, 0..20);
-    target.over("build --expires 1s", &all[..10]).json();
-    target.over("append", &all[10..]).json();
-    let mut tried = target.run("build", "--compact --dry-run");
-    while tried.status == Some(0) {
-        std::thread::sleep(Duration::from_millis(100));
-        tried = target.run("build", "--compact --dry-run");
-    }
-    tried.fails(4, "has expired");
-    target.run("build", "--compact").fails(4, "has expired");
-    assert_eq!(
-        target.run("build", "--compact --expires 1h --json").json()["generation"],
-        2
-    );
-    assert_eq!(target.members(&all), 20);
 }
 
 #[test]

@@ -275,7 +275,7 @@ fn row_with_an_open_quote_is_refused() {
     let common = "build --store {}/s --audience a --json --format csv --column idfa=idfa";
     let mut text = String::from("\u{feff}\"when\",idfa,a,b,\"note\"\r\n");
     for (row, id) in all.iter().enumerate() {
-        let note = if row == 900 {
+        let note = if row == 999 {
             "\"open, \"\"x\"\""
         } else {
             "\"closed, \"\"x\"\"\""

@@ -243,29 +243,12 @@ fn labels_and_inputs_are_in_the_manifest() {
         inspected["created"].as_str().unwrap().ends_with('Z'),
         "{inspected}"
     );
-    // A compaction keeps its origin.
-    sandbox.file("new", lines(&ids(IdKind::Md5, 40..41)));
-    sandbox
-        .run("append --store {}/s --audience a --json {}/new")
-        .json();
-    sandbox.build("--compact --label dt=2026-11-25 --require-live");
-    let listed = sandbox.run("list --store {}/s --json").json();
-    let generations = listed["audiences"][0]["generations"].as_array().unwrap();
-    assert!(
-        generations
-            .iter()
-            .all(|generation| generation["labels"]["job"] == "nightly")
-    );
-    let dates = [0, 1].map(|index| generations[index]["labels"]["dt"].as_str().unwrap());
-    assert_eq!(dates, ["2026-11-24", "2026-11-25"]);
     let again = sandbox
-        .run(&format!(
-            "{build} --require-live --json {{}}/one {{}}/two {{}}/new"
-        ))
+        .run(&format!("{build} --require-live --json {{}}/one {{}}/two"))
         .json();
     assert_eq!(
         (&again["generation"], &again["labels"]),
-        (&3.into(), &serde_json::Value::Null)
+        (&2.into(), &serde_json::Value::Null)
     );
     for label in ["x", "=1", "a/b=1"] {
         assert_eq!(
@@ -294,41 +277,4 @@ fn ids_that_are_no_hashes_are_named() {
     let hashes = sandbox.build("{}/ids");
     assert_eq!(hashes["skewed"], false);
     assert!(hashes["largest_share"].as_f64().unwrap() < 1.5);
-}
-
-/// A compaction reads no input, so these flags would have no effect.
-#[test]
-fn compaction_refuses_flags_of_inputs() {
-    let sandbox = Sandbox::new();
-    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..30)));
-    sandbox.build("{}/ids");
-    for flag in [
-        "--id-kind oaid",
-        "--format csv",
-        "--column id",
-        "--delimiter ;",
-        "--escape \\",
-        "--case all",
-        "--blank none",
-        "--threads 1",
-        "--rejects {}/rejects",
-        "--max-reject-ratio 1",
-        "--allow-lookalikes",
-        "--memory 1GiB",
-        "--spill-dir {}/spill",
-        "--keep-carried",
-        "--max-carried-loss 1",
-        "--fpr 0.001",
-        "{}/ids",
-    ] {
-        let refused = sandbox.run(&format!(
-            "build --store {{}}/s --audience a --compact {flag}"
-        ));
-        assert_eq!(refused.status, Some(2), "{flag}: {refused:?}");
-        assert!(
-            refused.stderr.contains("cannot be used with"),
-            "{flag}: {refused:?}"
-        );
-    }
-    sandbox.build("--compact");
 }

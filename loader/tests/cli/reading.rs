@@ -421,7 +421,6 @@ fn numbers_in_reports_have_separators() {
         "remove --tombstone {}/all",
         "build --keep-carried --max-shrink 1 --expires 1d {}/all",
         "append {}/all",
-        "build --compact",
         "list",
         "inspect",
         "inspect --generation 2",

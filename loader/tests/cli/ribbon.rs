@@ -123,15 +123,6 @@ fn changes_are_deltas_until_a_full_build() {
         (10, 0, 40)
     );
 
-    let before = sandbox.store();
-    let compact = sandbox.run("build --store {}/s --audience a --compact");
-    compact.fails(
-        2,
-        "audience a has ribbon filters, to which no key can be added",
-    );
-    assert!(compact.stderr.contains("run a full build"), "{compact:?}");
-    assert_eq!(sandbox.store(), before, "nothing was written");
-
     // A full build of another kind and back; a rollback.
     for (generation, kind) in [(2, "block512"), (3, "ribbon"), (4, "block512 --fpr 0.1")] {
         let build = "build --store {}/s --audience a --json --keep-carried --filter";

@@ -311,7 +311,6 @@ fn signing_run_refuses_what_others_wrote() {
     let refused = ".delta: is not signed by the key of --sign-key";
     for command in [
         format!("{BUILD} {sign}"),
-        format!("build --compact --store {{}}/s --audience a {sign}"),
         format!("append --store {{}}/s --audience a {sign} {{}}/evil"),
         format!("remove --store {{}}/s --audience a {sign} {{}}/evil"),
     ] {
@@ -337,13 +336,12 @@ fn signing_run_refuses_what_others_wrote() {
 fn unsigned_generation_is_signed_only_if_allowed() {
     let sandbox = sandbox();
     sandbox.run(BUILD).json();
-    let compact = "build --compact --store {}/s --audience a --sign-key {}/a.key";
-    for command in [format!("{BUILD} --sign-key {{}}/a.key"), compact.to_owned()] {
-        sandbox.run(&command).fails(
+    sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
+        .fails(
             4,
             "manifests/1.json: is not signed by the key of --sign-key",
         );
-    }
     sandbox
         .run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned"))
         .json();
@@ -363,7 +361,6 @@ fn unsigned_change_of_a_signed_audience_is_refused() {
                    changes to it; nothing was changed; --sign-key signs them";
     for command in [
         BUILD,
-        "build --store {}/s --audience a --compact",
         "append --store {}/s --audience a {}/some",
         "remove --store {}/s --audience a --tombstone {}/some",
     ] {

@@ -134,13 +134,6 @@ def test_append_remove_and_rollback(rtad, tmp_path):
     assert rtad.Audience.open(store, "users").info["generation"] == 1
 
 
-def test_compaction_has_no_rows(rtad, tmp_path):
-    store, ids = str(tmp_path / "store"), synth(1000)
-    rtad.build(store, "users", ids[:900])
-    rtad.append(store, "users", ids[900:])
-    assert rtad.build(store, "users", compact=True)["added"] == 100
-
-
 FAILURES = [
     ("build", ["junk", "words"], {}),
     ("build", ["null"], {}),

@@ -24,11 +24,6 @@ impl FilterKind {
             Self::Ribbon => "ribbon",
         }
     }
-
-    /// Whether keys can be added to a filter after it is built.
-    pub const fn is_growable(self) -> bool {
-        !matches!(self, Self::Ribbon)
-    }
 }
 
 impl std::str::FromStr for FilterKind {

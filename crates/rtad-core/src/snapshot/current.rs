@@ -29,7 +29,7 @@ pub struct Current {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
     /// Deltas up to this sequence are not merged with later ones, so that a rollback can omit them.
-    /// They belong to a generation that was rolled back, or are this generation's residual.
+    /// They belong to a generation that was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_merge_through: Option<u64>,
     /// The sequence of the `CURRENT` that made this generation live; later ones change only deltas.

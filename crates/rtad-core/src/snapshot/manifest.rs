@@ -11,8 +11,8 @@ use super::chunk::ChunkEntry;
 use super::current::{Current, check_in_order};
 use super::delta::DeltaEntry;
 use super::json::{
-    MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, is_zero,
-    present, to_json,
+    MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, present,
+    to_json,
 };
 use super::lineage::{BuildReport, Lineage};
 use super::name::{AudienceName, Digest};
@@ -97,17 +97,6 @@ pub struct Folded {
     /// older generation applies them again. Set by the publish.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deltas: Vec<DeltaEntry>,
-    /// Removals that the filters cannot represent because they were not rebuilt. Always applied
-    /// with this generation.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "present"
-    )]
-    pub residual: Option<DeltaEntry>,
-    /// Keys inserted beyond those that the filters are sized for.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub inserted_keys: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -319,9 +308,6 @@ impl Manifest {
         check_chunks(&fields, known)?;
         if let Some(folded) = &fields.folded {
             check_in_order(&folded.deltas, "folded.deltas", u64::MAX)?;
-            if let Some(residual) = &folded.residual {
-                residual.check("folded.residual", u64::MAX)?;
-            }
         }
         Ok(Self { fields, filter })
     }
@@ -464,9 +450,7 @@ impl Manifest {
 
     /// Every delta that it names. A rollback may need them.
     pub fn folded_deltas(&self) -> impl Iterator<Item = &DeltaEntry> {
-        self.folded()
-            .into_iter()
-            .flat_map(|folded| folded.deltas.iter().chain(&folded.residual))
+        self.folded().into_iter().flat_map(|folded| &folded.deltas)
     }
 
     /// Origin of the generation; `None` if nothing is known.

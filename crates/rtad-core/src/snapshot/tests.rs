@@ -3,7 +3,6 @@
 
 mod chunks;
 mod currents;
-mod grown;
 mod manifests;
 mod mixed;
 mod overlays;

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 
 use super::*;
 use crate::write::{Change, Retention};
-use builds::{adding, append, build_over, compact};
+use builds::{adding, append, build_over};
 use testkit::faulty_store::{LostAnswer, interleave};
 
 #[tokio::test]
@@ -72,35 +72,6 @@ async fn many_appends_keep_deltas_few_and_current_small() {
             .iter()
             .all(|key| snapshot.contains(key))
     }));
-}
-
-/// Regression: the residual of the compaction ends with the same sequence as the second delta.
-#[tokio::test]
-async fn rollback_over_a_compaction_keeps_earlier_additions() {
-    for fixture in StoreFixture::all() {
-        let members = keys("member", 300);
-        fixture.publish(&members).await.unwrap();
-        let mut change = Change::default();
-        members[..100].iter().for_each(|key| change.remove(*key));
-        append(&fixture, &change).await.unwrap();
-        append(&fixture, &adding(keys("new", 1))).await.unwrap();
-        assert_eq!(fixture.current().await.deltas.len(), 2);
-        assert_eq!(compact(&fixture).await, Some(2));
-        for generation in [1, 2, 1] {
-            fixture
-                .roll_back(generation)
-                .await
-                .unwrap_or_else(|error| panic!("{generation}: {error:?}"));
-            let snapshot = fixture.read().await.unwrap();
-            assert!(
-                snapshot.contains(&keys("new", 1)[0]),
-                "generation {generation}, {}",
-                fixture.name()
-            );
-            assert!(members[100..].iter().all(|key| snapshot.contains(key)));
-            assert!(!members[..100].iter().any(|key| snapshot.contains(key)));
-        }
-    }
 }
 
 #[tokio::test]

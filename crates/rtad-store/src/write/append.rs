@@ -252,19 +252,9 @@ impl Ledger {
             return Ok(Vec::new());
         };
         let keys = built.delta.entry().keys();
-        let mut files = Vec::new();
         // A rollback may omit these, so they are not merged with later ones.
         let through = self.live.current.no_merge_through.unwrap_or(0);
-        let mut unmerged = deltas.partition_point(|delta| delta.last <= through);
-        if unmerged >= MAX_DELTAS {
-            // An older rtad left them. The first may be the residual, which a rollback omits by
-            // name.
-            let oldest: Vec<_> = deltas.drain(1..=unmerged - MAX_DELTAS + 2).collect();
-            let joined = self.joined(&oldest, None).await?;
-            unmerged = unmerged + 1 - oldest.len();
-            deltas.insert(1, joined.delta.entry().clone());
-            files.push(joined);
-        }
+        let unmerged = deltas.partition_point(|delta| delta.last <= through);
         let kept = unmerged + kept_deltas(&deltas[unmerged..], keys, MAX_DELTAS - unmerged);
         if kept >= MAX_DELTAS || keys > MAX_DELTA_KEYS {
             return Err(StoreError::TooManyDeltas {
@@ -274,30 +264,26 @@ impl Ledger {
         }
         let younger = deltas.split_off(kept);
         if !younger.is_empty() {
-            built = self.joined(&younger, Some(built)).await?;
+            built = self.joined(&younger, built).await?;
         }
         deltas.push(built.delta.entry().clone());
-        files.push(built);
-        Ok(files)
+        Ok(vec![built])
     }
 
     /// Merges deltas, and a new one after them.
     async fn joined(
         &mut self,
         entries: &[DeltaEntry],
-        newest: Option<BuiltDelta>,
+        newest: BuiltDelta,
     ) -> Result<BuiltDelta, StoreError> {
         let mut parts = Vec::with_capacity(entries.len());
         for entry in entries {
             parts.push(self.delta(entry).await?);
         }
-        let newest_entry = newest.as_ref().map(|newest| newest.delta.entry());
-        let last = newest_entry
-            .or(entries.last())
-            .map_or(0, |entry| entry.last);
+        let last = newest.delta.entry().last;
         let joined = blocking(move || {
             let parts = parts.iter().map(|part| &**part);
-            BuiltDelta::merged(last, parts.chain(newest.iter().map(|newest| &newest.delta)))
+            BuiltDelta::merged(last, parts.chain([&newest.delta]))
         });
         let joined = joined.await.expect("a delta has keys");
         match joined.delta.entry().keys() {

@@ -20,8 +20,7 @@ const MAX_UNMERGED: usize = 8;
 ///
 /// If there are too many, each group is merged into one delta. If there are still too many, the
 /// oldest groups are merged with each other: a return to the generations between them then applies
-/// their changes again, and a return to a newer one is exact. The first group is spared. It may be
-/// the residual, which a rollback omits by its name.
+/// their changes again, and a return to a newer one is exact.
 ///
 /// A delta has all changes of its range of sequences. So in the order of their last sequence, the
 /// newest change of a key comes last, even if ranges overlap.
@@ -40,8 +39,8 @@ pub async fn merge_groups(
         all = in_order(joined);
     }
     if all.len() > MAX_UNMERGED {
-        let oldest: Vec<_> = all.drain(1..=all.len() - MAX_UNMERGED + 1).collect();
-        all.splice(1..1, merged(writer, audience, &oldest).await?);
+        let oldest: Vec<_> = all.drain(..=all.len() - MAX_UNMERGED).collect();
+        all.splice(..0, merged(writer, audience, &oldest).await?);
     }
     let named = in_order([&all[..], later].concat());
     if named.len() <= MAX_DELTAS {

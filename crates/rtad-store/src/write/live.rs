@@ -1,7 +1,5 @@
 //! Going live: one write of `CURRENT`, with the deltas that are not folded into the generation.
 
-use std::collections::HashSet;
-
 use super::base::Base;
 use super::deltas::{highest_sequence, merge_groups, sign_deltas};
 use super::lock::lock_current;
@@ -33,8 +31,6 @@ pub struct RetainedDeltas {
     through: u64,
     /// Earlier deltas, grouped by the generation that they are folded into.
     pub(super) older: Vec<Vec<DeltaEntry>>,
-    /// Residuals of other generations. The deltas that they restate apply instead.
-    pub(super) excluded: HashSet<DeltaEntry>,
     /// See [`Current::no_merge_through`].
     pub(super) no_merge_through: Option<u64>,
 }
@@ -42,29 +38,17 @@ pub struct RetainedDeltas {
 impl RetainedDeltas {
     /// The deltas that are not folded into a generation.
     pub fn over(manifest: &Manifest) -> Self {
-        let (through, residual) = manifest.folded().map_or((0, None), |folded| {
-            (folded.through, folded.residual.clone())
-        });
-        let no_merge_through = residual.as_ref().map(|residual| residual.last);
-        let older = residual
-            .into_iter()
-            .map(|residual| vec![residual])
-            .collect();
         Self {
-            through,
-            older,
-            excluded: HashSet::new(),
-            no_merge_through,
+            through: manifest.folded().map_or(0, |folded| folded.through),
+            older: Vec::new(),
+            no_merge_through: None,
         }
     }
 
     /// All deltas over the generation, given the live ones, in groups that may each be merged.
     fn groups(&self, live: &[DeltaEntry]) -> Vec<Vec<DeltaEntry>> {
         let newer = live.iter().filter(|delta| delta.last > self.through);
-        let mut newer: Vec<_> = newer
-            .filter(|delta| !self.excluded.contains(delta))
-            .cloned()
-            .collect();
+        let mut newer: Vec<_> = newer.cloned().collect();
         let unmerged = newer.partition_point(|delta| Some(delta.last) <= self.no_merge_through);
         let later = newer.split_off(unmerged);
         [&self.older[..], &[newer, later]].concat()

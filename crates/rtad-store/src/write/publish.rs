@@ -23,7 +23,7 @@ use object_store::{ObjectStoreExt, PutMode, PutPayload};
 
 use super::base::Base;
 use super::chunks::{put_unless_held, safe_chunks, sync_chunks};
-use super::deltas::{in_order, merged, put_delta, sign_deltas};
+use super::deltas::{in_order, merged, sign_deltas};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
 use super::lock::{lock, lock_current};
@@ -32,9 +32,7 @@ use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::{current_path, manifest_path, signature_path};
 use rtad_core::files::FileLock;
-use rtad_core::snapshot::{
-    AudienceName, BuiltChunk, BuiltDelta, Current, Digest, Folded, Manifest,
-};
+use rtad_core::snapshot::{AudienceName, BuiltChunk, Current, Digest, Folded, Manifest};
 
 /// Deltas that a generation carries on from earlier ones. More are merged into one.
 const MAX_CARRIED_DELTAS: usize = 100;
@@ -111,23 +109,6 @@ impl Publication<'_> {
             self.audience(),
             chunk,
             &self.safe_chunks,
-        )
-        .await
-    }
-
-    /// Writes the delta that the manifest names as its residual.
-    ///
-    /// # Errors
-    ///
-    /// A store error.
-    pub async fn put_delta(&self, delta: &BuiltDelta) -> Result<(), StoreError> {
-        // The holder of this lock removes half-written files in the folder.
-        let _lock = lock_current(self.writer.backend(), self.audience()).await?;
-        put_delta(
-            self.writer,
-            self.audience(),
-            delta.delta.entry(),
-            delta.bytes.clone(),
         )
         .await
     }
@@ -223,10 +204,7 @@ impl Publication<'_> {
             carried = Vec::from_iter(merged(self.writer, self.audience(), &carried).await?);
         }
         let deltas = live.into_iter().flat_map(|live| live.current.deltas);
-        // The residual of the base ends with a carried delta, and restates only its removals.
-        let ends: HashSet<u64> = carried.iter().map(|delta| delta.last).collect();
-        let deltas =
-            deltas.filter(|delta| delta.first <= folded.through && !ends.contains(&delta.last));
+        let deltas = deltas.filter(|delta| delta.first <= folded.through);
         let deltas = in_order(carried.into_iter().chain(deltas));
         Ok(manifest.clone().with_folded(Folded { deltas, ..folded }))
     }

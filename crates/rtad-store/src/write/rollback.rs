@@ -1,7 +1,5 @@
 //! Rollback to an older generation, with the changes appended since.
 
-use std::collections::HashSet;
-
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::PutMode;
 
@@ -101,19 +99,11 @@ impl Publication<'_> {
         let current = self.base.current();
         let mut retained = RetainedDeltas::over(manifest);
         let unmerged = current.and_then(|current| current.no_merge_through);
-        let mut through = retained.no_merge_through.max(unmerged);
+        let mut through = unmerged;
         if takes_deltas {
             let later = LaterDeltas::read(self.writer.store(), manifest, current).await?;
-            retained.older.extend(later.groups);
-            retained.excluded = later.residuals;
+            retained.older = later.groups;
             through = through.max(Some(later.through));
-        } else if let Some(current) = current.filter(|live| live.rolled_back_from.is_none()) {
-            // Its residual is the only unmerged delta; it restates some of the lost changes.
-            let residual = current
-                .deltas
-                .iter()
-                .filter(|delta| Some(delta.last) <= unmerged);
-            retained.excluded = residual.cloned().collect();
         }
         if is_rollback {
             retained.no_merge_through = through;
@@ -151,9 +141,6 @@ async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreErr
 struct LaterDeltas {
     /// Grouped by the generation that they are folded into, oldest first.
     groups: Vec<Vec<DeltaEntry>>,
-    /// Residuals of those generations. They restate older deltas, which the older generation may
-    /// contain.
-    residuals: HashSet<DeltaEntry>,
     /// The highest sequence folded into any of them.
     through: u64,
 }
@@ -170,7 +157,6 @@ impl LaterDeltas {
         let built_through = target.folded().map_or(0, |folded| folded.through);
         let mut since = Self {
             groups: Vec::new(),
-            residuals: HashSet::new(),
             through: built_through,
         };
         let later = store.generations(audience).await?;
@@ -197,14 +183,7 @@ impl LaterDeltas {
                 .deltas
                 .iter()
                 .filter(|delta| delta.last > built_through);
-            // Residuals of earlier generations only: a delta of removals alone equals its own
-            // residual.
-            let newer = newer
-                .filter(|delta| !since.residuals.contains(delta))
-                .cloned()
-                .collect();
-            since.groups.push(newer);
-            since.residuals.extend(folded.residual.clone());
+            since.groups.push(newer.cloned().collect());
             since.through = since.through.max(folded.through);
         }
         Ok(since)

@@ -1,8 +1,7 @@
-//! Appends, builds and compactions as by the loader.
+//! Appends and builds as by the loader.
 
 use super::super::*;
 use crate::write::{Appended, Change};
-use rtad_core::snapshot::{BuiltDelta, Folded};
 
 /// A build as by the loader: the input, changed by the deltas of the base.
 pub async fn build_over(fixture: &StoreFixture, input: &[DeviceKey]) -> Result<u64, StoreError> {
@@ -29,72 +28,6 @@ pub async fn build_over(fixture: &StoreFixture, input: &[DeviceKey]) -> Result<u
             None => manifest,
         })
         .await
-}
-
-/// A compaction as by the loader; `None` if there are no deltas.
-pub async fn compact(fixture: &StoreFixture) -> Option<u64> {
-    let base = fixture.writer.base(&audience()).await.unwrap();
-    let (current, folded) = (base.current().unwrap().clone(), base.folded().unwrap());
-    let old = fixture
-        .store()
-        .manifest(&audience(), &current)
-        .await
-        .unwrap();
-    let overlay = fixture
-        .store()
-        .overlay(&audience(), &current, &Overlay::default())
-        .await
-        .unwrap();
-    let last = overlay
-        .deltas()
-        .last()
-        .map_or(0, |newest| newest.entry().last);
-    let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta))?.delta;
-    let is_erased = |key: &DeviceKey| {
-        overlay
-            .tombstones()
-            .is_some_and(|gone| gone.removed().contains(key))
-    };
-    let added: Vec<_> = changes
-        .added()
-        .iter()
-        .filter(|key| !is_erased(key))
-        .copied()
-        .collect();
-    let publication = fixture.writer.publish(base).await.unwrap();
-    let mut chunks = ManifestBuilder::new(*old.filter(), 0.0001);
-    let mut begin = 0;
-    for (index, entry) in old.chunks().iter().enumerate() {
-        let next = old
-            .chunks()
-            .get(index + 1)
-            .map_or(65_536, |next| next.first_shard);
-        let end = added.partition_point(|key| u32::from(key.shard()) < next);
-        let file = fixture.store().chunk_file(&old, entry).await.unwrap();
-        let chunk = BuiltChunk::grown(old.filter(), Some((entry, &file)), &added[begin..end]).0;
-        chunks.add(&chunk);
-        publication.put_chunk(chunk).await.unwrap();
-        begin = end;
-    }
-    for run in chunk_runs(&added[begin..], 4096) {
-        let chunk = BuiltChunk::grown(old.filter(), None, run).0;
-        chunks.add(&chunk);
-        publication.put_chunk(chunk).await.unwrap();
-    }
-    let removed = changes.removed().to_vec();
-    let residual = BuiltDelta::new(changes.entry().first, last, Vec::new(), removed);
-    if let Some(residual) = &residual {
-        publication.put_delta(residual).await.unwrap();
-    }
-    let residual = residual.map(|residual| residual.delta.entry().clone());
-    let manifest = chunks.finish(
-        audience(),
-        publication.generation(),
-        1_763_722_800,
-        BuildReport::default(),
-    );
-    let manifest = manifest.with_folded(Folded { residual, ..folded });
-    Some(publication.commit(&manifest).await.unwrap())
 }
 
 /// Appends, with retries after conflicts.
