@@ -48,8 +48,6 @@ PUBLISH_FLAGS = (
     "max_shrink",
     "max_growth",
     "min_overlap",
-    "max_fpr",
-    "max_fill",
     "max_carried_loss",
     "sign_key",
     "expires",

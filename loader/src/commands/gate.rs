@@ -2,8 +2,8 @@
 //!
 //! Shrinkage, growth and overlap compare with the live generation, and are checked before chunks
 //! are built if the keys are in memory. The expected false-positive rate and the fill of the
-//! fullest shard are checked after. A rejected build makes nothing live. Each limit has a flag that
-//! overrides it for one run.
+//! fullest shard are checked after. A rejected build makes nothing live. Each comparison has a flag
+//! that overrides it for one run.
 //!
 //! A ribbon filter has no fill. Instead its builder looked members and random keys up in it, and
 //! the gate rejects a missing member or too many false positives.
@@ -51,15 +51,6 @@ pub struct GateArgs {
     /// report has the overlap in any case
     #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = parse_ratio)]
     min_overlap: f64,
-    /// Publish nothing if the expected false-positive rate is higher than this [default: twice
-    /// --fpr]
-    #[arg(long, value_name = "P", value_parser = parse_ratio)]
-    max_fpr: Option<f64>,
-    /// Publish nothing if any shard has a higher fraction of bits set [default: 0.1 above the fill
-    /// of filters of this kind and rate; 0.49 for block512 at the default rate; ribbon filters have
-    /// no fill]
-    #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
-    max_fill: Option<f64>,
 }
 
 impl GateArgs {
@@ -144,19 +135,17 @@ checked; nothing was published; --min-overlap 0 skips the check"
         all: u64,
     },
     #[error(
-        "false-positive rate: expected at most --max-fpr {max:e}, found {found:e}; \
-nothing was published; a higher --max-fpr allows it"
+        "false-positive rate: expected at most {max:e}, twice --fpr, found {found:e}; nothing was \
+published; the keys may not be md5s"
     )]
     Fpr { found: f64, max: f64 },
     #[error(
-        "fill of the fullest shard: expected at most --max-fill {max}, found {found:.4}; \
-nothing was published; a higher --max-fill allows it"
+        "fill of the fullest shard: expected at most {max}, found {found:.4}; nothing was \
+published; the keys may not be md5s"
     )]
     Fill { found: f64, max: f64 },
     #[error(transparent)]
     OtherDigest(#[from] OtherDigest),
-    #[error("--max-fill is for block512: a ribbon filter has no fill; omit the flag")]
-    NoFill,
     #[error(
         "check of the built filters: {missing} of {checked} members are missing; nothing was \
 published; the memory of this machine may be faulty: build again, on another one if it repeats"
@@ -203,11 +192,7 @@ impl Gate {
         store: &Store,
         base: &Base,
     ) -> Result<Self, GateError> {
-        let is_ribbon = filter.kind() == FilterKind::Ribbon;
-        if is_ribbon && args.max_fill.is_some() {
-            return Err(GateError::NoFill);
-        }
-        let max_fill = || args.max_fill.unwrap_or_else(|| default_max_fill(filter));
+        let has_fill = filter.kind() != FilterKind::Ribbon;
         let mut gate = Self {
             live_generation: None,
             live_keys: None,
@@ -216,8 +201,8 @@ impl Gate {
             max_shrink: args.max_shrink,
             max_growth: Some(args.max_growth).filter(|ratio| ratio.is_finite()),
             min_overlap: args.min_overlap,
-            max_fpr: args.max_fpr.unwrap_or((2.0 * fpr).min(1.0)),
-            max_fill: (!is_ribbon).then(max_fill),
+            max_fpr: (2.0 * fpr).min(1.0),
+            max_fill: has_fill.then(|| largest_fill(filter)),
         };
         let Some(current) = base.with_generation() else {
             return Ok(gate);
@@ -404,9 +389,9 @@ fn parse_growth(text: &str) -> Result<f64, &'static str> {
     ratio.ok_or("accepted: a number of 0 or more, or inf")
 }
 
-/// The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). A shard of eight or more blocks
+/// The largest accepted fill of a shard. The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). A shard of eight or more blocks
 /// is rounded to the nearest block, so at worst the keys of 8.5 blocks share 8.
-fn default_max_fill(filter: &FilterSpec) -> f64 {
+fn largest_fill(filter: &FilterSpec) -> f64 {
     const CROWDING: f64 = 8.5 / 8.0;
     let bits_per_key = f64::from(filter.millibits_per_key()) / 1000.0;
     let fill = 1.0 - (-f64::from(filter.hashes()) * CROWDING / bits_per_key).exp();

@@ -1,10 +1,6 @@
 //! `synth` command: deterministic synthetic device ids on stdout.
-//!
-//! Threads generate batches round-robin and stdout gets them in order, so the output does not
-//! depend on the number of threads.
 
 use std::io::{self, Write};
-use std::sync::mpsc;
 
 use clap::Args;
 
@@ -12,12 +8,7 @@ use rtad_cli::command_error::CommandError;
 use rtad_core::device::IdKind;
 use rtad_core::synth::Synth;
 
-use super::context::default_threads;
-
 const BATCH_IDS: u64 = 16 << 10;
-const MAX_THREADS: usize = 4;
-/// Batches that a thread may generate ahead.
-const WAITING_BATCHES: usize = 2;
 
 /// Write synthetic device ids, one per line, for demos, tests and load. Equal arguments give equal
 /// ids.
@@ -41,42 +32,21 @@ pub struct SynthArgs {
 
 pub fn run(args: &SynthArgs) -> Result<(), CommandError> {
     let synth = Synth::new(args.id_kind, args.seed);
-    let batches = args.count.div_ceil(BATCH_IDS);
-    let threads = default_threads().min(MAX_THREADS) as u64;
-    std::thread::scope(|scope| {
-        let lanes: Vec<_> = (0..threads)
-            .map(|lane| {
-                let (sender, receiver) = mpsc::sync_channel(WAITING_BATCHES);
-                scope.spawn(move || {
-                    for batch in (lane..batches).step_by(threads as usize) {
-                        if sender.send(make(synth, args, batch)).is_err() {
-                            return;
-                        }
-                    }
-                });
-                receiver
-            })
-            .collect();
-        // Unbuffered: a batch is larger than any buffer.
-        let mut out = io::stdout().lock();
-        for batch in 0..batches {
-            let ids = lanes[(batch % threads) as usize]
-                .recv()
-                .expect("a lane makes each of its batches");
-            out.write_all(ids.as_bytes())
-                .map_err(CommandError::output)?;
-        }
-        out.flush().map_err(CommandError::output)
-    })
-}
-
-fn make(synth: Synth, args: &SynthArgs, batch: u64) -> String {
-    let first = batch * BATCH_IDS;
-    let count = BATCH_IDS.min(args.count - first);
+    // Unbuffered: a batch is larger than any buffer.
+    let mut out = io::stdout().lock();
     let mut ids = String::with_capacity(40 * BATCH_IDS as usize);
-    for index in first..first + count {
-        synth.write(args.offset.wrapping_add(index), &mut ids);
-        ids.push('\n');
+
+    let mut first = 0;
+    while first < args.count {
+        let end = args.count.min(first + BATCH_IDS);
+        ids.clear();
+        for index in first..end {
+            synth.write(args.offset.wrapping_add(index), &mut ids);
+            ids.push('\n');
+        }
+        out.write_all(ids.as_bytes())
+            .map_err(CommandError::output)?;
+        first = end;
     }
-    ids
+    out.flush().map_err(CommandError::output)
 }

@@ -22,7 +22,7 @@ fn keys(count: u32, narrow: u16) -> Vec<DeviceKey> {
 }
 
 fn gate(filter: &FilterSpec, fpr: f64) -> Gate {
-    let max_fill = default_max_fill(filter);
+    let max_fill = largest_fill(filter);
     Gate {
         max_shrink: 0.5,
         max_growth: Some(1.0),
