@@ -61,7 +61,7 @@ docs:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python3 -m mkdocs build
 	@echo "target/site/index.html"
 
-# The pictures of the console in docs/img, from a running pod, and each page of both consoles in all
+# The pictures of the console in docs/img, from a running pod, and its page in all
 # widths and both themes in target/pictures: takes ten minutes.
 pictures:
 	cargo build --workspace --bins

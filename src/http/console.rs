@@ -9,7 +9,6 @@ use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY}
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use rtad_core::snapshot::Digest;
-use rtad_http::console::{CSS, ConsoleFile, HTML, POLICY, TEXT, file_at};
 
 use super::error::ApiError;
 use super::tagged::tagged;
@@ -19,24 +18,64 @@ pub const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, \
      /v1/audiences/{audience}/shards, POST /v1/reload, POST /v1/explain, \
      POST /v1/explain/{platform}";
 
-/// The page's own files.
-const FILES: [ConsoleFile; 13] = [
+/// Allows resources of this port only, no frames and no form submission.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'";
+
+const CSS: &str = "text/css; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// A file of the page.
+struct ConsoleFile {
+    name: &'static str,
+    kind: &'static str,
+    text: &'static str,
+}
+
+impl ConsoleFile {
+    const fn script(name: &'static str, text: &'static str) -> Self {
+        Self {
+            name,
+            kind: JS,
+            text,
+        }
+    }
+}
+
+const FILES: [ConsoleFile; 18] = [
     ConsoleFile::script("main.js", include_str!("console/main.js")),
+    ConsoleFile::script("alerts.js", include_str!("console/alerts.js")),
     ConsoleFile::script("audiences.js", include_str!("console/audiences.js")),
     ConsoleFile::script("caps.js", include_str!("console/caps.js")),
     ConsoleFile::script("charts.js", include_str!("console/charts.js")),
+    ConsoleFile {
+        name: "console.css",
+        kind: CSS,
+        text: include_str!("console/console.css"),
+    },
+    ConsoleFile::script("dom.js", include_str!("console/dom.js")),
     ConsoleFile::script("en.js", include_str!("console/en.js")),
+    ConsoleFile {
+        name: "icon.svg",
+        kind: SVG,
+        text: include_str!("console/icon.svg"),
+    },
     ConsoleFile::script("lookup.js", include_str!("console/lookup.js")),
     ConsoleFile::script("map.js", include_str!("console/map.js")),
     ConsoleFile::script("metrics.js", include_str!("console/metrics.js")),
-    ConsoleFile::script("rules.js", include_str!("console/rules.js")),
-    ConsoleFile::script("strategies.js", include_str!("console/strategies.js")),
     ConsoleFile {
         name: "pod.css",
         kind: CSS,
         text: include_str!("console/pod.css"),
     },
+    ConsoleFile::script("rules.js", include_str!("console/rules.js")),
+    ConsoleFile::script("strategies.js", include_str!("console/strategies.js")),
     ConsoleFile::script("traffic.js", include_str!("console/traffic.js")),
+    ConsoleFile::script("words.js", include_str!("console/words.js")),
     ConsoleFile::script("zh.js", include_str!("console/zh.js")),
 ];
 
@@ -66,9 +105,10 @@ pub async fn index(headers: HeaderMap) -> Response {
 
 /// `GET /console/{file}`
 pub async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
-    file_at(uri.path(), &FILES)
-        .map(|found| file(&headers, found.kind, found.text.into()))
-        .ok_or(ApiError::NotFound(ROUTES))
+    let name = uri.path().strip_prefix("/console/").unwrap_or_default();
+    let found = FILES.iter().find(|file| file.name == name);
+    let found = found.ok_or(ApiError::NotFound(ROUTES))?;
+    Ok(file(&headers, found.kind, found.text.into()))
 }
 
 fn file(headers: &HeaderMap, kind: &'static str, text: Cow<'static, str>) -> Response {

@@ -382,7 +382,7 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     ))
 }
 
-/// The list of the admin port, which the console reads.
+/// The list of the admin port.
 pub async fn list_with_audiences(State(app): State<Arc<App>>) -> Response {
     let windows = app.windows.all().map(AnyWindow::info).collect();
     let audiences = Some(app.windows.followed().collect());

@@ -13,7 +13,6 @@
 //! | `bodies`, `ids` | request bodies, and the ids in them |
 //! | `audience` | one task with a queue per audience; waiting writes are coalesced |
 //! | `app` | shared state and middleware |
-//! | `console` | a page about the windows |
 //! | `devices`, `audiences`, `events`, `callbacks` | handlers |
 //! | `routes` | list of all routes |
 //! | `serve` | start and stop of the service |
@@ -29,7 +28,6 @@ mod bodies;
 mod callbacks;
 mod check_config;
 mod cli;
-mod console;
 mod devices;
 mod error;
 mod events;

@@ -16,7 +16,7 @@ use rtad_http::origin::is_cross_site;
 use super::app::{App, authorize};
 use super::error::ApiError;
 use super::scopes::Area;
-use super::{audiences, callbacks, console, devices, events};
+use super::{audiences, callbacks, devices, events};
 
 /// The routes for writers.
 pub fn router(app: Arc<App>) -> Router {
@@ -81,14 +81,15 @@ async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError)
     app.run("unknown", admitted, async { Err(error) }).await
 }
 
-/// The routes for probes, scrapers and the console.
+/// The routes for probes and scrapers.
 pub fn admin_router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/", get(console::index))
-        .route("/console/{file}", get(console::part))
         .route("/metrics", get(metrics))
         .route("/v1/windows", get(events::list_with_audiences))
-        .fallback(async || console::not_found())
+        .fallback(async || {
+            let accepted = "accepted: /livez, /readyz, /metrics, /v1/windows\n";
+            (StatusCode::NOT_FOUND, accepted)
+        })
         .layer(from_fn_with_state(Arc::clone(&app), guard_admin))
         // Health checks of balancers may have any host, and learn no more than a state.
         .route("/livez", get(async || "ok\n"))

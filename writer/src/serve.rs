@@ -81,7 +81,7 @@ pub struct ServeArgs {
         default_value = "127.0.0.1:8070"
     )]
     listen: SocketAddr,
-    /// Address of the console, /livez, /readyz, /metrics and /v1/windows, without authentication
+    /// Address of /livez, /readyz, /metrics and /v1/windows, without authentication
     #[arg(
         long,
         value_name = "ADDR",

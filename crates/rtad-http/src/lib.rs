@@ -25,7 +25,6 @@
 //! | [`json`] | JSON answers, and parse errors without quoted values |
 //! | [`query`] | parameters of query strings |
 //! | [`problem`] | `application/problem+json` |
-//! | [`console`] | files that the pages of both programs share |
 //!
 //! Each module uses only those above it in the table. Routes, handlers, metrics, and the use
 //! of tokens belong to the programs. The crate uses no other crate of the workspace.
@@ -34,7 +33,6 @@ pub mod body;
 pub mod budget;
 mod connection;
 pub mod connections;
-pub mod console;
 pub mod json;
 pub mod listener;
 pub mod logging;

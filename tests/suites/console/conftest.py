@@ -5,19 +5,12 @@ from playwright.sync_api import expect, sync_playwright
 
 from suites.console import pod as pods
 from suites.console.browsing import WAIT_MILLISECONDS, chromium
-from suites.console.owner import Owner
 
 
 @pytest.fixture(scope="package")
 def pod(tmp_path_factory):
     with pods.Pod(tmp_path_factory.mktemp("console")) as pod:
         yield pod
-
-
-@pytest.fixture(scope="package")
-def owner(tmp_path_factory):
-    with Owner(tmp_path_factory.mktemp("owner")) as owner:
-        yield owner
 
 
 @pytest.fixture(scope="module")

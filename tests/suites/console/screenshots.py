@@ -1,4 +1,4 @@
-"""Screenshots of both consoles. `make pictures` takes them.
+"""Screenshots of the console. `make pictures` takes them.
 
     python3 -m suites.console.screenshots DOCS [EVERY]
 
@@ -16,9 +16,7 @@ import tempfile
 from playwright.sync_api import sync_playwright
 
 from suites.console.browsing import chromium
-from suites.console.owner import Owner
 from suites.console.pod import MEMBERS, Pod, traffic
-from suites.testkit.process import Writer
 
 CHARTS_SECONDS = 300
 WIDTHS = {390: 844, 1280: 900, 1920: 1080}
@@ -75,25 +73,23 @@ def take_every(browser, pages, folder):
 
 @contextlib.contextmanager
 def running():
-    """A pod under traffic, a writer with windows, and one without."""
+    """A pod under traffic."""
     with contextlib.ExitStack() as stack:
-        folders = [pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in "123"]
-        pod = stack.enter_context(Pod(folders[0], 3_000_000, CAPPED))
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        pod = stack.enter_context(Pod(folder, 3_000_000, CAPPED))
         stack.enter_context(traffic(pod.decisions, 0.004, in_waves=True))
-        owner = stack.enter_context(Owner(folders[1]))
-        yield pod, owner, stack.enter_context(Writer(folders[2], ""))
+        yield pod
 
 
 def main():
     folder, *every = (pathlib.Path(name) for name in sys.argv[1:])
     for each in (folder, *every):
         each.mkdir(parents=True, exist_ok=True)
-    with running() as (pod, owner, bare), sync_playwright() as playwright:
+    with running() as pod, sync_playwright() as playwright:
         browser = playwright.chromium.launch(**chromium())
         take_docs(browser, pod, folder)
         for each in every:
-            writers = {"writer": owner.admin, "writer-without-windows": bare.admin}
-            take_every(browser, {"pod": pod.admin, **writers}, each)
+            take_every(browser, {"pod": pod.admin}, each)
             with pod.lost_store(), pod.broken_config():
                 take_every(browser, {"pod-with-problems": pod.admin}, each)
         browser.close()
