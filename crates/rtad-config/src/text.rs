@@ -42,12 +42,13 @@ impl Serialize for Named {
 
 impl<'de> Deserialize<'de> for Named {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<String>::deserialize(deserializer)?;
+        let accepted = "a string that is not empty";
+        let spanned =
+            Spanned::<String>::deserialize(deserializer).map_err(|_| D::Error::custom(accepted))?;
         let location = Location::Byte(spanned.span().start);
         let text = spanned.into_inner();
         if text.is_empty() {
-            let expected = &"a string that is not empty";
-            return Err(D::Error::invalid_value(Unexpected::Str(""), expected));
+            return Err(D::Error::custom(accepted));
         }
         Ok(Self { location, text })
     }

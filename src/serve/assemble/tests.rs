@@ -62,7 +62,8 @@ fn changed_schema_import_changes_the_fingerprint() {
                 [[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"/p\"\n\
                 strategies = { \"1\" = \"new-users\" }\nbody = \"protobuf\"\nproto = \"p.proto\"\n\
                 request_message = \"Q\"\nresponse_message = \"R\"\n\
-                request = { ids = { imei = \"imei\" } }\nresponse = { accepted = \"hits\" }\n";
+                request = { ids = { imei = \"imei\" } }\nresponse = { accepted = \"hits\" }\n\
+                [[strategy]]\nname = \"new-users\"\nwhen = { os = \"ios\" }\n";
     let fingerprint = |imported: &str| {
         let imported = format!("syntax = \"proto3\"; message Q {{ {imported} }}");
         std::fs::write(folder.path().join("q.proto"), imported).unwrap();
