@@ -146,11 +146,6 @@ impl Protocol {
             Self::Api | Self::CustomJson => "api",
         }
     }
-
-    /// Whether bodies are JSON.
-    pub const fn is_json(self) -> bool {
-        matches!(self, Self::Api | Self::CustomJson)
-    }
 }
 
 /// The answer to a body.

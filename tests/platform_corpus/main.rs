@@ -7,7 +7,6 @@
 #![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 mod memory;
-mod message;
 mod mutate;
 #[path = "../../fuzz/properties.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a library to the fuzz targets")]
@@ -117,7 +116,7 @@ fn check_mutants(protocol: Protocol) {
         .into_iter()
         .map(|(_, body)| body)
         .collect();
-    let mut mutants = mutate::Mutants::of(&seeds, protocol.is_json(), number("TEST_SEED", 1));
+    let mut mutants = mutate::Mutants::of(seeds, number("TEST_SEED", 1));
     let (mut answered, mut bid) = (0, 0);
     for _ in 0..count {
         let body = mutants.next();
@@ -127,9 +126,9 @@ fn check_mutants(protocol: Protocol) {
         answered += u64::from(answer.failure.is_none());
         bid += u64::from(answer.failure.is_none() && answer.bids());
     }
-    // Mutants must be neither all valid nor all invalid.
+    // Mutants must be neither all valid nor nearly all invalid, as most of JSON are.
     assert!(
-        (count / 20..count * 9 / 10).contains(&answered),
+        (count / 100..count * 9 / 10).contains(&answered),
         "{answered} of {count} were read"
     );
     assert!(
