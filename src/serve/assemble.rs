@@ -57,7 +57,10 @@ impl Assembly {
         let kinds = KINDS.map(|kind| kind.rules);
         let (mut config, mut mistakes) =
             Config::read(file, environment, flags, &vocabulary(&kinds), uses)?;
-        if config.audiences.is_empty() && config.strategies.is_empty() {
+
+        // After another mistake, such as one of syntax, they may be missing only because of it.
+        let is_sound = mistakes.list().is_empty();
+        if is_sound && config.audiences.is_empty() && config.strategies.is_empty() {
             mistakes.add(Mistake {
                 location: Location::Key("audience".to_owned()),
                 found: "is missing".to_owned(),

@@ -20,30 +20,19 @@ impl Pod {
     /// Starts a pod with `lines` in the config's `[store]` and waits until it serves. A shell runs
     /// `before` first.
     pub fn start(store: &str, folder: &Path, lines: &str, before: &str) -> Self {
-        Self::start_with(store, folder, &format!("{lines}\n{RULES}"), before).unwrap()
-    }
-
-    /// Starts a pod without rules, or with rules at the end of `lines`. Returns the log if the
-    /// process ends before it serves.
-    pub fn start_with(
-        store: &str,
-        folder: &Path,
-        lines: &str,
-        before: &str,
-    ) -> Result<Self, String> {
         let file = folder.join("rtad.toml");
         let ports =
             "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n";
         // A busy machine may delay sync for longer than the default.
         let often = "poll_interval = \"100ms\"\nstall_timeout = \"1h\"";
-        let store = format!("[store]\nurl = {store:?}\n{often}\n{lines}\n");
+        let store = format!("[store]\nurl = {store:?}\n{often}\n{lines}\n{RULES}");
         std::fs::write(&file, format!("{ports}{store}")).unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{before} exec \"$0\" serve --config \"$1\"")]);
         shell.args([RTAD.as_ref(), file.as_os_str()]);
-        let rtad = Rtad::start(&mut shell).serving()?;
+        let rtad = Rtad::start(&mut shell).serving().unwrap();
         let admin = rtad.connect_admin();
-        Ok(Self { rtad, admin })
+        Self { rtad, admin }
     }
 
     /// A new connection: the pod closes one that is idle for a minute, as during a slow load.

@@ -73,13 +73,13 @@ fn strategies_are_answered_in_request_or_config_order() {
     let mut client = server.connect();
     let device = json!({ "oaid": NEW_VIP });
     let two = decide(&mut client, &["vip-only", "new-users"], &device);
-    assert_eq!(two, ["+member", "+not_member"]);
+    assert_eq!(two, ["+rule", "+not_member"]);
     let twice = decide(
         &mut client,
         &["new-users", "vip-only", "new-users"],
         &device,
     );
-    assert_eq!(twice, ["+not_member", "+member", "+not_member"]);
+    assert_eq!(twice, ["+not_member", "+rule", "+not_member"]);
     // One decision about each strategy and request.
     let labels = r#"platform="api",strategy="new-users",decision="bid",reason="not_member""#;
     let series = format!("rtad_decisions_total{{{labels}}}");

@@ -14,7 +14,6 @@ use testkit::cgroup::Cgroup;
 use testkit::server::{Fault, FileServer};
 
 use super::*;
-use crate::pod::Pod;
 
 const OFTEN: Duration = Duration::from_millis(100);
 
@@ -268,67 +267,6 @@ fn expired_audience_is_not_served_from_the_cache() {
     }
     site.publish(1);
     assert_serves(&mut site.start(Some(&cache)), generation + 1, 1);
-}
-
-#[test]
-fn config_without_audiences_uses_the_cache_if_the_store_is_unavailable() {
-    // A bucket: plain HTTP has no listing.
-    let root = tempfile::tempdir().unwrap();
-    let depot = Depot::at(root.path().join("bucket"));
-    depot.publish(AUDIENCE, &members(1), &Spec::small());
-    depot.publish("vip", &members(2), &Spec::small());
-    let unruly = FileServer::serve(root.path());
-    let folder = tempfile::tempdir().unwrap();
-    let cache = folder.path().join("cache");
-    let bucket = format!(
-        "export AWS_ENDPOINT_URL={} AWS_ALLOW_HTTP=true AWS_REGION=r AWS_ACCESS_KEY_ID=k \
-         AWS_SECRET_ACCESS_KEY=s;",
-        unruly.url()
-    );
-    let start = |rules: &str| {
-        let lines = format!("cache_dir = {cache:?}\n{rules}");
-        Pod::start_with("s3://bucket", folder.path(), &lines, &bucket)
-    };
-    let both = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\n\
-        name = \"s\"\nexclude = [\"vip\"]";
-    assert_eq!(start(both).unwrap().generation(), 1);
-
-    unruly.misbehave(Fault::Mute, "");
-    assert_eq!(start("").unwrap().generation(), 1);
-
-    unruly.misbehave(Fault::Dead, "");
-    // Directories that are no audience, or have no generation, are ignored.
-    std::fs::create_dir(cache.join("empty")).unwrap();
-    std::fs::create_dir(cache.join("lost+found")).unwrap();
-    let mut pod = start("").unwrap();
-    assert_eq!(pod.generation(), 1);
-    let names: Vec<_> = pod.admin.get("/v1/status").ok()["audiences"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| one["name"].clone())
-        .collect();
-    assert_eq!(names, [AUDIENCE, "vip"]);
-    assert_eq!(pod.admin.get("/readyz").status, 200);
-    assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"store\"}") >= 1);
-    for (audience, seed) in [(AUDIENCE, 1), ("vip", 2)] {
-        assert!(
-            pod.connect()
-                .members(audience, &members(seed))
-                .iter()
-                .all(|member| *member)
-        );
-    }
-    depot.publish(AUDIENCE, &members(3), &Spec::small());
-    unruly.behave();
-    wait_until("the next", || pod.generation() == 2);
-    drop(pod);
-
-    // No source for the list of audiences.
-    unruly.misbehave(Fault::Dead, "");
-    std::fs::remove_dir_all(&cache).unwrap();
-    let log = start("").map(drop).unwrap_err();
-    assert!(log.contains("could not list "), "{log}");
 }
 
 #[test]
