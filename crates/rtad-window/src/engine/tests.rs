@@ -5,11 +5,9 @@ mod model;
 
 use tempfile::TempDir;
 use testkit::wait_until;
-use tokio::sync::oneshot;
 
 use super::*;
 use crate::answers::{AnswerLimits, RequestKey};
-use crate::disk::tests::FaultyDisk;
 use crate::state_dir::StateDir;
 use crate::{Durability as D, WindowSpec};
 use driven::{Driven, copy_dir};
@@ -42,23 +40,6 @@ fn open(dir: &TempDir, durability: D) -> Driven {
     Driven::open(dir.path(), SPEC, durability, 0)
 }
 
-#[test]
-fn acknowledged_events_survive_a_crash() {
-    for durability in [D::Fsync, LONG] {
-        let dir = tempfile::tempdir().unwrap();
-        let mut driven = open(&dir, durability);
-        driven.observe(keys(0..500)).unwrap();
-        driven.observe(keys(0..100)).unwrap();
-        assert_eq!(driven.forget(keys([7, 900])).unwrap(), [true, false]);
-        let counts = driven.counts(keys(0..500));
-        assert_eq!(counts[..9], [2, 2, 2, 2, 2, 2, 2, 0, 2]);
-        let state = driven.state().window;
-        let (mut restarted, _dir) = driven.crash(SPEC, durability);
-        assert_eq!(restarted.counts(keys(0..500)), counts);
-        assert_eq!(restarted.state().window, state);
-    }
-}
-
 /// The next segment names the group that it continues: without it the window could not be read.
 #[test]
 fn start_makes_the_log_that_it_reads_durable() {
@@ -71,64 +52,6 @@ fn start_makes_the_log_that_it_reads_durable() {
     drop(driven);
     let restarted = open(&dir, LONG);
     assert_eq!(restarted.disk.synced_bytes(&path), bytes);
-}
-
-#[test]
-fn group_that_is_not_written_or_synced_is_refused_and_forgotten() {
-    type Fault = fn(&FaultyDisk);
-    let faults: [(D, Fault); 3] = [
-        (D::Fsync, |disk| disk.fill(1)),
-        (D::Fsync, |disk| disk.fail_syncs(1)),
-        (LONG, |disk| disk.fill(1)),
-    ];
-    for (durability, fail) in faults {
-        let spec = WindowSpec {
-            whole_keys: true,
-            ..SPEC
-        };
-        let dir = tempfile::tempdir().unwrap();
-        let mut driven = Driven::open(dir.path(), spec, durability, 0);
-        driven.observe(keys([1, 2, 2])).unwrap();
-        let kept = driven.retry(keys([4]), 4, 4).unwrap();
-        let saved = driven.begin_checkpoint();
-        fail(&driven.disk);
-        let lists = driven.heard.lock().unwrap().lists;
-        // Three requests of one group.
-        let (first, mut refused_first) = oneshot::channel();
-        let (second, mut refused_second) = oneshot::channel();
-        let retry = Some((RequestKey([9; 16]), [9; 16]));
-        let request = Request::Observe {
-            keys: keys([1, 3]),
-            at: None,
-            retry,
-            reply: first,
-        };
-        driven.queue.push(request).unwrap();
-        driven
-            .queue
-            .push(Request::Forget {
-                keys: keys([2]),
-                reply: second,
-            })
-            .unwrap();
-        assert_eq!(driven.observe(keys([3, 3])), Err(Failure::NotWritable));
-        assert!(refused_first.try_recv().is_err() && refused_second.try_recv().is_err());
-        assert_eq!(driven.state().failures, 1);
-        assert_eq!(driven.heard.lock().unwrap().lists, lists + 1);
-        assert!(driven.finish(saved).unwrap().is_none());
-        // Nothing of it is in the table, the answers, or the files.
-        assert_eq!(driven.counts(keys(1..5)), [1, 2, 0, 1]);
-        assert_eq!(driven.retry(keys([4]), 4, 4).unwrap().seen, kept.seen);
-        let again = driven.retry(keys([1, 3]), 9, 9).unwrap();
-        assert_eq!(
-            (again.seen, again.is_repeated),
-            (vec![Seen::Duplicate(2), Seen::New], false)
-        );
-        driven.checkpoint();
-        let counts = driven.counts(keys(1..5));
-        let (mut restarted, _dir) = driven.crash(spec, durability);
-        assert_eq!(restarted.counts(keys(1..5)), counts);
-    }
 }
 
 #[test]

@@ -154,24 +154,6 @@ proptest! {
     }
 }
 
-#[test]
-fn expired_keys_are_reported_once() {
-    let spec = WindowSpec {
-        whole_keys: true,
-        ..SPEC
-    };
-    let mut window = window_at(spec, 10);
-    window.observe(&[key(1), key(1)]);
-    window.set_tick(12);
-    window.observe(&[key(2)]);
-    let mut expired = Vec::new();
-    for tick in 13..20 {
-        window.set_tick(tick);
-        assert!(expire(&mut window, |key, count| expired.push((tick, key, count))));
-    }
-    assert_eq!(expired, [(15, key(1), 2), (17, key(2), 1)]);
-}
-
 /// Two buckets of whole keys that live for two ticks.
 fn small_whole() -> Window {
     let spec = WindowSpec {

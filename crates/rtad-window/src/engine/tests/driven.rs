@@ -46,6 +46,12 @@ pub struct Heard {
     pub(super) lists: u32,
 }
 
+/// One of several requests of a group. The first byte of its key for retries says its body too.
+pub struct GroupRequest {
+    pub keys: Vec<Key>,
+    pub retry: Option<u8>,
+}
+
 /// An engine without its thread.
 pub struct Driven {
     pub(super) engine: Engine,
@@ -161,6 +167,29 @@ impl Driven {
             retry,
             reply,
         })
+    }
+
+    /// Answers of requests that one group has.
+    pub fn observe_group(&mut self, requests: Vec<GroupRequest>) -> Vec<Result<Observed, Failure>> {
+        let mut answers = Vec::new();
+        for GroupRequest { keys, retry } in requests {
+            let (reply, answer) = oneshot::channel();
+            let request = Request::Observe {
+                keys,
+                at: None,
+                retry: retry.map(|retry| (RequestKey([retry; 16]), [retry; 16])),
+                reply,
+            };
+            self.queue.push(request).unwrap();
+            answers.push(answer);
+        }
+        self.engine.run_cycle(Duration::ZERO);
+
+        let mut received = Vec::new();
+        for mut answer in answers {
+            received.push(answer.try_recv().unwrap_or(Err(Failure::NotWritable)));
+        }
+        received
     }
 
     pub fn forget(&mut self, keys: Vec<Key>) -> Result<Vec<bool>, Failure> {
