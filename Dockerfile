@@ -1,7 +1,7 @@
 # Image with all programs, rtad, rtad-loader and rtad-writer: see docs/guides/kubernetes.md.
 #
-# Debian, because the distributed build is a shell script. Both stages are Debian 12, so that the
-# programs find the C library they were linked with. For a mirror or a digest, override the ARGs.
+# Both stages are Debian 12, so that the programs find the C library they were linked with. For a
+# mirror or a digest, override the ARGs.
 ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
 ARG BASE_IMAGE=docker.io/library/debian:bookworm-20260918-slim
 

@@ -15,15 +15,6 @@ from suites.testkit.process import ANY_PORTS, Process
 
 # As in the image.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-JOB = {
-    "RTAD_STORE": "/mnt/store",
-    "AUDIENCE": "old_users",
-    "ID_KIND": "md5",
-    "INPUTS": "/mnt/inputs",
-    "WORK": "/mnt/job-1",
-    "WORKERS": "1",
-    "JOB_COMPLETION_INDEX": "0",
-}
 
 
 def mount(*words):
@@ -41,21 +32,17 @@ def main():
     with contextlib.suppress(OSError):
         pathlib.Path(root, "opt/x").touch()
         sys.exit("the root can be written")
-    files = ("k8s/components/distributed-build/worker.sh", "tests/suites/platforms/rtad.toml")
-    for file in files:
-        shutil.copy(programs.ROOT / file, f"{root}/mnt")
+    shutil.copy(programs.ROOT / "tests/suites/platforms/rtad.toml", f"{root}/mnt")
 
     inside = ["chroot", f"--userspec={user}", root]
 
-    def run(*words, **variables):
-        subprocess.run([*inside, *words], check=True, env={"PATH": PATH} | variables)
+    def run(*words):
+        subprocess.run([*inside, *words], check=True, env={"PATH": PATH})
 
     for audience in ("old_users", "vip", "example"):
         run("bash", "-c", "rtad-loader synth --count 1000 >/mnt/ids")
         to = ["--store", "/mnt/store", "--audience", audience]
         run("rtad-loader", "build", "--quiet", *to, "/mnt/ids")
-    pathlib.Path(root, "mnt/inputs").write_text("/mnt/ids\n")
-    run("bash", "/mnt/worker.sh", **JOB)
     run("rtad-loader", "list", "--store", "/mnt/store")
     serve(inside, root, "/mnt/store")
     serve(inside, root, "https://127.0.0.1:1/none")

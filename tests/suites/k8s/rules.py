@@ -1,7 +1,6 @@
 """Rules for one rendered overlay. Each rule yields problems as text; `problems` runs all rules."""
 
 import json
-import math
 import tomllib
 
 import kubernetes_validate
@@ -205,15 +204,6 @@ def jobs(overlay):
         if template["spec"]["restartPolicy"] != "Never" or not job["activeDeadlineSeconds"]:
             yield f"{name}: has no deadline, or its log is removed too early"
         container = template["spec"]["containers"][0]
-        if job.get("completionMode") == "Indexed":
-            count = job["completions"]
-            if (
-                count != job["parallelism"]
-                or str(count) != overlay.environment(container)["WORKERS"]
-            ):
-                yield f"{name}: not all of its {count} workers run at once"
-            if count > 16 or math.log2(count) % 1:
-                yield f"{name}: {count} is not a power of two up to 16"
         for word in overlay.command(container):
             if word.startswith("--min-age=") and seconds(word.partition("=")[2]) <= longest:
                 yield f"{name}: a build may take {longest} s, but {word} removes its files earlier"

@@ -61,9 +61,8 @@ def serving(overlay, config):
 
 
 def building(overlay):
-    """Builds: memory up to 10 % above `--memory`, and 16 to 32 bytes of disk per id. In a
-    distributed build each pod needs that memory for its part, and all pods together that disk."""
-    for document, job, template in overlay.pods():
+    """Builds: memory up to 10 % above `--memory`, and 16 to 32 bytes of disk per id."""
+    for document, _, template in overlay.pods():
         [container] = template["spec"]["containers"]
         words, name = overlay.command(container), name_of(document)
         memory = quantity(container["resources"]["limits"]["memory"])
@@ -81,12 +80,3 @@ def building(overlay):
             [volume] = [one for one in template["spec"]["volumes"] if one["name"] == mount["name"]]
             if quantity(volume["emptyDir"]["sizeLimit"]) < 32 * sized_for(document):
                 yield f"{name}: {volume['emptyDir']['sizeLimit']} of scratch for {sized_for(document)} keys"
-        if job and job.get("completionMode") == "Indexed":
-            keys = sized_for(document)
-            if memory < 32 * keys / job["completions"] + 500e6:
-                yield f"{name}: {memory / (1 << 30):g}Gi of memory for {keys} keys on {job['completions']} workers"
-            shared = overlay.one("PersistentVolumeClaim", "rtad-build-shared")["spec"]["resources"][
-                "requests"
-            ]["storage"]
-            if quantity(shared) < 32 * keys:
-                yield f"{name}: its volume is too small for {keys} keys"
