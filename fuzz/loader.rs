@@ -1,5 +1,5 @@
 //! Properties of the loader's readers. An input is read, or fails with an error of one line that
-//! names it, and every row is counted. Frames encode to what was read. The loader's
+//! names it, and every row is counted. The loader's
 //! library has only its commands, so its files are compiled in here.
 #![allow(
     dead_code,
@@ -15,14 +15,12 @@ use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker};
 
 #[path = "../loader/src"]
 mod source {
-    pub(crate) mod frames;
     pub(crate) mod input;
     pub(crate) mod progress;
 }
 pub(crate) use source::progress;
 
 use super::memory::bounded;
-use source::frames::{self, FrameContent};
 use source::input::{CellSyntax, Column, Input, InputError, KeySink, Layout, Reason, Source, read};
 use source::progress::Progress;
 
@@ -96,7 +94,6 @@ fn check_input(layout: Layout, body: &[u8]) {
         key_digest: KeyDigest::Md5,
         case: None,
         keys: KEYS.clone(),
-        is_part: false,
     };
     let mut sinks = [Counter::default()];
     match read(&input, &mut sinks, None, &Progress::new(false)) {
@@ -124,32 +121,4 @@ fn check_input(layout: Layout, body: &[u8]) {
             assert!(!text.contains('\n') && text.len() < 8000, "{text:?}");
         }
     }
-}
-
-/// Checks key frames.
-pub(crate) fn check_frames(bytes: &[u8]) {
-    type Frame = (u32, FrameContent, Vec<DeviceKey>);
-    fn read(bytes: &[u8]) -> (Vec<Frame>, Result<(), frames::FrameError>) {
-        let mut read = Vec::new();
-        let result = frames::read("input", bytes, |bucket, content, keys| {
-            assert!(!keys.is_empty() && keys.iter().all(|key| frames::bucket(key) == bucket));
-            read.push((bucket, content, keys.to_vec()));
-        });
-        (read, result)
-    }
-    let (found, result) = read(bytes);
-    if let Err(error) = &result {
-        let text = error.to_string();
-        assert!(
-            text.starts_with("input: ") && !text.contains('\n'),
-            "{text:?}"
-        );
-    }
-    let mut written = Vec::new();
-    for (_, content, keys) in &found {
-        frames::write(&mut written, *content, keys).expect("writing to memory");
-    }
-    assert!(bytes.starts_with(&written) && (result.is_err() || bytes.len() == written.len()));
-    let (again, result) = read(&written);
-    assert!(result.is_ok() && again == found);
 }

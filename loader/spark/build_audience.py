@@ -1,49 +1,43 @@
 #!/usr/bin/env python3
-"""Distributed build on Spark: publishes the same chunks as `rtad-loader build`, byte for byte.
+"""Builds an audience on Spark, with the filters that `rtad-loader build` makes of the same ids.
 
     spark-submit --files /path/to/rtad-loader loader/spark/build_audience.py \
         --store s3://ads/rtad --audience old_users --format parquet \
         --column idfa=idfa --column oaid=oaid s3a://dumps/2026-11-21
 
-In the executors, rtad-loader parses ids, deduplicates keys and builds filters. Spark only shuffles
-frames: batches of several hundred keys that share a bucket, a prefix of the key. Tasks may fail, be
-retried or run twice: only the last step, in the driver, changes the live generation.
+Tasks make keys by the Python package rtad. Spark shuffles the keys once, into parts that are ranges
+of shards, and sorts each part; `rtad-loader chunk` builds and stores its chunks. Tasks may fail, be
+retried or run twice: only `rtad-loader publish`, in the driver, changes the live generation.
 
 Requirements and failures: docs/guides/distributed-build.md. Exit codes: as in rtad-loader.
 """
 
 import argparse
 import functools
-import itertools
 import json
 import os
 import re
-import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from pyspark import SparkFiles, StorageLevel
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-HEADER = "<HHI"  # bucket, content, count
-HEADER_BYTES = 8
 KEY_BYTES = 16
-BUCKETS = 4096  # 16 shards each; a chunk consists of consecutive whole buckets
-REPORT = -1  # in place of a bucket number: marks the report of a step
-PART_KEYS = 4 << 20  # keys per `distinct` step: about 130 MB
-LINES_PER_WRITE = 4096
-FRAMES_PER_BATCH = 256
+MAX_PARTS = 4096  # ranges of 16 shards
 MALFORMED_ROWS = "_rtad_malformed"  # Spark's column of malformed rows
 MALFORMED = "malformed row"  # an id of no kind, as it has a space
 PATH = re.compile(r"`([^`]+)`|([^.`]+)")  # names of a column's path
 STRICT = ("ignoreCorruptFiles", "ignoreMissingFiles")  # off: Spark would skip the rest of files
 FILES_AT_ONCE = 16  # files whose headers or footers are read at once
-STEP_ERROR = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
-PUBLISH_FLAGS = (
+TASK_ERROR = re.compile(r"rtad-loader chunk ended with (-?\d+): ([^\n]*)")
+# Flags of `rtad-loader publish`, with and without a value.
+VALUES = (
+    "fpr",
+    "filter",
     "max_reject_ratio",
     "max_shrink",
     "max_growth",
@@ -52,58 +46,39 @@ PUBLISH_FLAGS = (
     "sign_key",
     "expires",
 )
+REPEATED = ("public_key", "label")
+SWITCHES = ("allow_empty", "allow_unsigned", "keep_carried", "require_live", "json")
 
 
-class Loader:
-    """A running step of rtad-loader. A separate thread writes `feed` to its stdin: one thread for
-    reading and writing could deadlock on full pipes."""
+class Publisher:
+    """`rtad-loader publish`, from before the first task until after the last. It checks the flags
+    and writes the job; then it reads the reports of all tasks, and publishes if they add up."""
 
-    def __init__(self, command, feed):
-        self.step = command[1]
-        self.feed_error = None
+    def __init__(self, args):
+        command = [find_loader(args.loader), "publish"]
+        command += ["--store", args.store, "--audience", args.audience]
+        for name in VALUES:
+            if (value := getattr(args, name)) is not None:
+                command += [flag(name), value]
+        for name in REPEATED:
+            for value in getattr(args, name):
+                command += [flag(name), value]
+        command += [flag(name) for name in SWITCHES if getattr(args, name)]
+
+        # Its stderr is the driver's.
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.stdout = self.process.stdout
-        self.message = b""
-        self.threads = [
-            threading.Thread(target=work, daemon=True)
-            for work in (lambda: self._write(feed), self._read_stderr)
-        ]
-        for thread in self.threads:
-            thread.start()
+        self.job = self.process.stdout.readline().strip()
+        if not self.job:
+            sys.exit(self.process.wait())
 
-    def _write(self, feed):
-        try:
-            for block in feed:
-                self.process.stdin.write(block)
-            self.process.stdin.close()
-        except BrokenPipeError:
-            pass  # the step has exited; `finish` checks its exit code
-        except BaseException as error:  # noqa: B902
-            # Kill the step: on a normal end of stdin it would accept the incomplete input.
-            self.feed_error = error
-            self.process.kill()
-
-    def _read_stderr(self):
-        for line in self.process.stderr:
-            # Keep the last line, a report, or the first line of an error.
-            if not self.message.startswith(b"error:"):
-                self.message = line
-
-    def finish(self):
-        """Waits for the step to exit; returns its report."""
-        code = self.process.wait()
-        for thread in self.threads:
-            thread.join()
-        if self.feed_error:
-            raise self.feed_error
-        message = self.message.decode("utf-8", "replace").strip()
-        if code:
-            raise RuntimeError(
-                f"rtad-loader {self.step} ended with {code}: {message or 'no message'}"
-            )
-        return message
+    def finish(self, reports):
+        """Gives it the reports; returns its own."""
+        report, _ = self.process.communicate("\n".join(reports) + "\n")
+        if self.process.returncode:
+            sys.exit(self.process.returncode)
+        return report
 
     def __enter__(self):
         return self
@@ -114,6 +89,10 @@ class Loader:
             self.process.wait()
 
 
+def flag(name):
+    return "--" + name.replace("_", "-")
+
+
 def find_loader(loader):
     """Path of a file shipped with the job; without such a file, the name is looked up on PATH."""
     if os.sep in loader:
@@ -122,103 +101,124 @@ def find_loader(loader):
     return shipped if os.path.exists(shipped) else loader
 
 
-def frames(stream):
-    """Frames of a stream, each with its bucket."""
-    while len(header := stream.read(HEADER_BYTES)) == HEADER_BYTES:
-        bucket, _, count = struct.unpack(HEADER, header)
-        yield bucket, header + stream.read(count * KEY_BYTES)
-
-
-def as_lines(rows):
-    batch = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == LINES_PER_WRITE:
-            yield b"\n".join(batch) + b"\n"
-            batch.clear()
-    if batch:
-        yield b"\n".join(batch) + b"\n"
-
-
-def as_csv(batches, columns):
-    """Record batches as CSV with a header."""
+def make_keys(batches, columns, blank, parts):
+    """The keys of rows, each with its part. The last row, of a part behind the last, has the counts
+    in place of a key: with the keys, they take part in Spark's own handling of repeated tasks."""
     import pyarrow
-    import pyarrow.compute
-    import pyarrow.csv
+    import rtad
 
-    yield ",".join(columns).encode() + b"\n"
+    report = {"what": "keys", "rows": 0, "columns": []}
+    for name, kind in columns:
+        counts = {"name": name, "kinds": kind, "usable": 0, "blank": 0, "malformed": 0}
+        report["columns"].append(counts)
+
     for batch in batches:
-        # The row of a null alone would be an empty line, which is no row.
-        cells = [pyarrow.compute.fill_null(column, "") for column in batch.columns]
-        batch = pyarrow.record_batch(cells, columns)
-        block = pyarrow.BufferOutputStream()
-        pyarrow.csv.write_csv(batch, block, pyarrow.csv.WriteOptions(include_header=False))
-        yield block.getvalue()
+        report["rows"] += batch.num_rows
+        for column, counts in zip(batch.columns, report["columns"]):
+            found = rtad.keys(counts["kinds"], column, blank=blank)
+            counts["blank"] += found.blank
+            counts["malformed"] += found.malformed
+            keys = pyarrow.array(found).drop_null()
+            counts["usable"] += len(keys)
+            yield with_parts(parts_of(keys, parts), keys)
+
+    yield with_parts([parts], [json.dumps(report).encode()])
 
 
-def make_keys(feed, loader, flags):
-    """Keys of a partition as frames, and its report."""
-    with Loader([find_loader(loader), "keys", "--frames", *flags, "-"], feed) as step:
-        yield from frames(step.stdout)
-        yield REPORT, step.finish().encode()
-
-
-def make_keys_of_lines(rows, loader, flags):
-    return make_keys(as_lines(rows), loader, flags)
-
-
-def make_keys_of_batches(batches, loader, flags, columns):
-    """The same of record batches, as record batches: in these, Spark gives Python blocks of
-    columns in place of single rows."""
+def with_parts(part, keys):
     import pyarrow
 
-    records = make_keys(as_csv(batches, columns), loader, flags)
-    while some := list(itertools.islice(records, FRAMES_PER_BATCH)):
-        buckets, blocks = zip(*some)
-        arrays = [pyarrow.array(buckets, pyarrow.int32()), pyarrow.array(blocks, pyarrow.binary())]
-        yield pyarrow.record_batch(arrays, ["bucket", "frame"])
+    arrays = [pyarrow.array(part, pyarrow.int32()), pyarrow.array(keys).cast(pyarrow.binary())]
+    return pyarrow.record_batch(arrays, ["part", "key"])
 
 
-def make_distinct(part, records, loader, parts):
-    """Distinct keys of a run of buckets as frames, and their report."""
-    with Loader(
-        [find_loader(loader), "distinct", "--part", f"{part}/{parts}"],
-        (frame for _, frame in records),
-    ) as step:
-        yield from frames(step.stdout)
-        yield REPORT, step.finish().encode()
+def parts_of(keys, parts):
+    """The part of each key, by its first 16 bits, which are its shard."""
+    import numpy
+
+    words = KEY_BYTES // 2
+    end = (keys.offset + len(keys)) * words
+    values = numpy.frombuffer(keys.buffers()[1], ">u2", end) if len(keys) else numpy.empty(0)
+    shards = values[keys.offset * words :: words].astype(numpy.int32)
+    return shards * parts >> 16
 
 
-def make_chunk(records, loader, flags):
-    """Writes one chunk to the store; yields its manifest line."""
-    first = next(iter(records), None)
+def make_chunks(batches, loader, flags, parts):
+    """Builds the chunks of a part from its sorted keys; yields the report. A part begins with a row
+    without a key, which names it. Passes reports of keys on."""
+    import pyarrow
+
+    first = next(batches, None)
     if first is None:
-        return  # without keys there is no chunk
-
-    def keys():
-        yield first[1][HEADER_BYTES:]
-        for _, frame in records:
-            yield frame[HEADER_BYTES:]
-
-    with Loader([find_loader(loader), "chunk", *flags], keys()) as step:
-        line = step.stdout.read().decode()
-        step.finish()
-        yield line
-
-
-def reports(records):
-    found = records.filter(lambda record: record[0] == REPORT).values().collect()
-    return [report.decode() for report in found]
+        return
+    part = first.column("part")[0].as_py()
+    if part == parts:
+        lines = first.column("key").to_pylist()
+        for batch in batches:
+            lines += batch.column("key").to_pylist()
+        lines = [line.decode() for line in lines]
+    else:
+        command = [find_loader(loader), "chunk", "--part", f"{part}/{parts}", *flags]
+        lines = [run_task(command, map(key_bytes, chain_first(first, batches)))]
+    yield pyarrow.record_batch([pyarrow.array(lines, pyarrow.string())], ["line"])
 
 
-def frames_of(records):
-    return records.filter(lambda record: record[0] != REPORT)
+def chain_first(first, rest):
+    yield first
+    yield from rest
 
 
-def refuse(message):
+def key_bytes(batch):
+    """The keys of a batch, back to back."""
+    keys = batch.column("key").drop_null()
+    if not len(keys):
+        return b""
+    values = memoryview(keys.buffers()[2])
+    return values[KEY_BYTES * keys.offset : KEY_BYTES * (keys.offset + len(keys))]
+
+
+def run_task(command, blocks):
+    """Runs a command with `blocks` on stdin; returns its stdout. A thread reads: writing and
+    reading in turn could deadlock on full pipes."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    written = []
+    reader = threading.Thread(target=lambda: written.extend(read_all(process)), daemon=True)
+    reader.start()
+    try:
+        for block in blocks:
+            process.stdin.write(block)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # the command has ended; its exit code follows
+    except BaseException:
+        # On a normal end of stdin it would accept the incomplete keys.
+        process.kill()
+        raise
+    code = process.wait()
+    reader.join()
+    if code:
+        raise RuntimeError(f"rtad-loader {command[1]} ended with {code}: {first_error(written[1])}")
+    return written[0].decode().strip()
+
+
+def read_all(process):
+    """All of stdout and stderr; the latter is short."""
+    return [process.stdout.read(), process.stderr.read()]
+
+
+def first_error(text):
+    for line in text.decode("utf-8", "replace").splitlines():
+        if line.startswith("error:"):
+            return line
+    return "no message"
+
+
+def refuse(message, code=3):
     """Ends the job as the loader refuses an input."""
     print(f"error: {message}", file=sys.stderr)
-    sys.exit(3)
+    sys.exit(code)
 
 
 def of_files(table, read):
@@ -303,193 +303,108 @@ def column_and_kind(args, column):
     return (name, kind) if equals else (column, args.id_kind)
 
 
-def read_keys(spark, args):
-    """The keys of all inputs as frames, and a report of each partition."""
-    flags = ["--id-kind", args.id_kind, "--threads", str(args.threads)]
-    if args.case:
-        flags += ["--case", args.case]
-    for blank in args.blank:
-        flags += ["--blank", blank]
-    if args.format == "lines":
-        lines = spark.sparkContext.textFile(",".join(args.inputs), use_unicode=False)
-        return lines.mapPartitions(
-            functools.partial(make_keys_of_lines, loader=args.loader, flags=flags)
-        )
+def read_table(spark, args):
+    """The table of all inputs."""
     reader = spark.read.options(recursiveFileLookup=True)
+    if args.format == "lines":
+        return reader.text(args.inputs)
     if args.format == "csv":
         reader = reader.options(header=True, escape='"', sep=args.delimiter, enforceSchema=False)
         table = reader.csv(args.inputs)
         check_headers(spark, table, args)
-    elif args.format == "json":
+        return table
+    if args.format == "json":
         # Spark gives a malformed row nulls, which would be blank ids.
-        table = reader.json(args.inputs, columnNameOfCorruptRecord=MALFORMED_ROWS)
-    elif args.format == "parquet":
+        return reader.json(args.inputs, columnNameOfCorruptRecord=MALFORMED_ROWS)
+    if args.format == "parquet":
         table = reader.parquet(*args.inputs)
         check_paths(spark, table, args)
-    else:
-        table = functools.reduce(lambda a, b: a.unionByName(b), map(spark.table, args.inputs))
-    columns, names = [], []
-    for number, column in enumerate(args.column):
+        return table
+    return functools.reduce(lambda a, b: a.unionByName(b), map(spark.table, args.inputs))
+
+
+def read_keys(spark, args):
+    """The keys of all inputs with their parts, and the counts of each task."""
+    table = read_table(spark, args)
+    columns, cells = [], []
+    for number, column in enumerate(args.column or ["value"]):
         name, kind = column_and_kind(args, column)
+        columns.append((name, kind))
         cell = F.col(name)
-        if kind == "md5" and dict(table.select(cell.alias("c")).dtypes)["c"] == "binary":
-            # 16 bytes are a digest; other values are text.
-            cell = F.when(F.length(cell) == 16, F.lower(F.hex(cell))).otherwise(cell.cast("string"))
-        cell = cell.cast("string")
+        is_binary = dict(table.select(cell.alias("c")).dtypes)["c"] == "binary"
+        # 16 bytes of kind md5 are a digest; other values are text.
+        if not (kind == "md5" and is_binary):
+            cell = cell.cast("string")
+        if args.format == "lines":
+            cell = F.ltrim(cell, F.lit("\ufeff"))
         # Spark has this column only if there is a malformed row.
         if number == 0 and args.format == "json" and MALFORMED_ROWS in table.columns:
             cell = F.when(F.col(MALFORMED_ROWS).isNull(), cell).otherwise(MALFORMED)
-        names.append(f"c{number}")
-        columns.append(cell.alias(names[-1]))
-        flags += ["--column", f"{names[-1]}={kind}"]
-    flags += ["--format", "csv"]
-    step = functools.partial(make_keys_of_batches, loader=args.loader, flags=flags, columns=names)
-    return table.select(*columns).mapInArrow(step, "bucket int, frame binary").rdd.map(tuple)
+        cells.append(cell.alias(f"c{number}"))
+    make = functools.partial(make_keys, columns=columns, blank=args.blank, parts=args.parts)
+    return table.select(*cells).mapInArrow(make, "part int, key binary")
 
 
-def run_in_driver(command, text=None):
-    """Runs a step in the driver; its stderr is the driver's."""
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(done.returncode)
-    return done.stdout
-
-
-def next_power_of_two(number):
-    return 1 << max(0, number - 1).bit_length()
-
-
-def build(spark, args, changes):
-    context, loader = spark.sparkContext, args.loader
-    local_loader = find_loader(loader)
-    trust = [word for key in args.public_key for word in ("--public-key", key)]
-    target = ["--store", args.store, "--audience", args.audience, *trust]
-    sizing = ["--fpr", str(args.fpr), "--filter", args.filter]
-    begin = [local_loader, "begin", *target, *sizing, "--changes", changes]
-    begin += ["--keep-carried"] * args.keep_carried + ["--require-live"] * args.require_live
-    job = run_in_driver(begin).strip()
-
-    keys = read_keys(spark, args)
-    keys.persist(StorageLevel.DISK_ONLY)
-    key_reports = reports(keys)
-    key_count = sum(json.loads(line)["keys"] for line in key_reports)
-
-    with open(changes, "rb") as file:
-        changed = context.parallelize(list(frames(file)))
-    parts = next_power_of_two(max(-(-key_count // PART_KEYS), context.defaultParallelism))
-    parts = min(args.parts or parts, BUCKETS)
-    shuffled = (
-        frames_of(keys).union(changed).partitionBy(parts, lambda bucket: bucket * parts // BUCKETS)
+def build_chunks(spark, args, keys, job):
+    """Builds and stores the chunks; returns the reports of all tasks."""
+    # So that parts without any key exist, too.
+    names = spark.range(args.parts).select(
+        F.col("id").cast("int").alias("part"), F.lit(None).cast("binary").alias("key")
     )
-    distinct = shuffled.mapPartitionsWithIndex(
-        functools.partial(make_distinct, loader=loader, parts=parts)
-    )
-    distinct.persist(StorageLevel.DISK_ONLY)
-    distinct_reports = reports(distinct)
-    keys.unpersist()
-    total = sum(json.loads(line)["keys"] for line in distinct_reports)
+    parts = keys.union(names).repartitionById(args.parts + 1, "part").sortWithinPartitions("key")
+    flags = ["--store", args.store, "--job", job]
+    make = functools.partial(make_chunks, loader=args.loader, flags=flags, parts=args.parts)
+    return [row.line for row in parts.mapInArrow(make, "line string").collect()]
 
-    layout = json.loads(
-        run_in_driver([local_loader, "chunk", "--job", job, "--keys", str(total), "--cut"])
-    )
-    buckets = layout["shards_per_chunk"] * BUCKETS // 65536
-    flags = ["--store", args.store, "--job", job, "--keys", str(total)]
-    shuffled = frames_of(distinct).partitionBy(layout["chunks"], lambda bucket: bucket // buckets)
-    chunks = shuffled.mapPartitions(
-        functools.partial(make_chunk, loader=loader, flags=flags)
-    ).collect()
-    distinct.unpersist()
 
-    publish = [local_loader, "publish", "--store", args.store, "--job", job, *trust]
-    for name in PUBLISH_FLAGS:
-        if (value := getattr(args, name)) is not None:
-            publish += ["--" + name.replace("_", "-"), value]
-    publish += [word for label in args.label for word in ("--label", label)]
-    publish += [
-        flag
-        for flag, given in (
-            ("--allow-empty", args.allow_empty),
-            ("--allow-lookalikes", args.allow_lookalikes),
-            ("--allow-unsigned", args.allow_unsigned),
-            ("--json", args.json),
-        )
-        if given
-    ]
-    print(run_in_driver([*publish, "-"], "\n".join([*key_reports, *distinct_reports, *chunks])), end="")
+def check_kinds(args):
+    """Refuses unknown kinds before anything is read."""
+    import rtad
+
+    for column in args.column or ["value"]:
+        _, kind = column_and_kind(args, column)
+        try:
+            rtad.key(kind, None)
+        except ValueError as error:
+            refuse(error, 2)
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument(
-        "--store", required=True, metavar="URL", help="snapshot store; every executor must reach it"
-    )
-    parser.add_argument("--audience", required=True, metavar="NAME")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--store", required=True, metavar="URL", help="store that every executor reaches")
+    add("--audience", required=True, metavar="NAME")
+    add(
         "--loader",
         default="rtad-loader",
         metavar="PATH",
         help="path on every machine, or the bare name of a file in --files or on PATH",
     )
-    parser.add_argument(
-        "--format", default="lines", choices=["lines", "csv", "json", "parquet", "table"]
-    )
-    parser.add_argument(
+    add("--format", default="lines", choices=["lines", "csv", "json", "parquet", "table"])
+    add(
         "--column",
         action="append",
         default=[],
         metavar="NAME[=KIND]",
         help="column with ids; repeatable",
     )
-    parser.add_argument("--delimiter", default=",", help="csv: cell separator")
-    parser.add_argument("--id-kind", default="md5", metavar="KIND")
-    parser.add_argument("--case", metavar="CASE", help="as in rtad-loader build")
-    parser.add_argument(
-        "--blank", action="append", default=[], metavar="ID", help="as in rtad-loader build"
-    )
-    parser.add_argument("--fpr", default="0.0001", metavar="P")
-    parser.add_argument("--filter", default="block512", metavar="KIND")
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=1,
-        metavar="N",
-        help="parser threads per task: spark.task.cpus",
-    )
-    parser.add_argument(
+    add("--delimiter", default=",", help="csv: cell separator")
+    add("--id-kind", default="md5", metavar="KIND")
+    add("--blank", action="append", default=[], metavar="ID", help="as in rtad-loader build")
+    add(
         "--parts",
         type=int,
+        default=256,
         metavar="N",
-        help="parts for deduplication, a power of two [default: one per 4 million keys, at least one per core]",
+        help="tasks that build chunks, a power of two up to 4096 [default: 256]",
     )
-    for name in PUBLISH_FLAGS:
-        parser.add_argument("--" + name.replace("_", "-"), help="as in rtad-loader build")
-    parser.add_argument(
-        "--public-key",
-        action="append",
-        default=[],
-        metavar="KEY|FILE",
-        help="as in rtad-loader build",
-    )
-    parser.add_argument("--allow-empty", action="store_true")
-    parser.add_argument("--allow-lookalikes", action="store_true")
-    parser.add_argument(
-        "--allow-unsigned", action="store_true", help="as in rtad-loader build"
-    )
-    parser.add_argument(
-        "--keep-carried", action="store_true", help="as in rtad-loader build"
-    )
-    parser.add_argument(
-        "--require-live", action="store_true", help="as in rtad-loader build"
-    )
-    parser.add_argument(
-        "--label",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="as in rtad-loader build",
-    )
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument(
+    for name in VALUES:
+        add(flag(name), help="as in rtad-loader publish")
+    for name in REPEATED:
+        add(flag(name), action="append", default=[], help="as in rtad-loader publish")
+    for name in SWITCHES:
+        add(flag(name), action="store_true", help="as in rtad-loader publish")
+    add(
         "inputs",
         nargs="+",
         metavar="INPUT",
@@ -498,8 +413,8 @@ def parse():
     args = parser.parse_args()
     if (args.format == "lines") == bool(args.column):
         parser.error("--column NAME[=KIND] is required with every --format except lines")
-    if args.parts and (args.parts & (args.parts - 1) or not 0 < args.parts <= BUCKETS):
-        parser.error("--parts: expected a power of two up to 4096")
+    if args.parts & (args.parts - 1) or not 0 < args.parts <= MAX_PARTS:
+        parser.error(f"--parts: expected a power of two up to {MAX_PARTS}")
     return args
 
 
@@ -517,17 +432,18 @@ def start_session(args):
 
 def main():
     args = parse()
+    check_kinds(args)
     spark = start_session(args)
-    # Private folder for the keys of deltas, removed at the end.
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            build(spark, args, os.path.join(folder, "changes"))
+        with Publisher(args) as publisher:
+            keys = read_keys(spark, args)
+            print(publisher.finish(build_chunks(spark, args, keys, publisher.job)), end="")
     except Exception as error:
-        match = STEP_ERROR.search(str(error))
+        match = TASK_ERROR.search(str(error))
         if not match:
             raise
-        step, code, message = match.groups()
-        print(f"{message} (rtad-loader {step}, in an executor)", file=sys.stderr)
+        code, message = match.groups()
+        print(f"{message} (rtad-loader chunk, in an executor)", file=sys.stderr)
         sys.exit(int(code) if 0 < int(code) < 7 else 1)
     finally:
         spark.stop()

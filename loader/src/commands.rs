@@ -19,7 +19,6 @@ mod job;
 mod lineage_args;
 mod list;
 mod new_manifest;
-mod output_file;
 mod overlap;
 mod plan;
 mod query;
@@ -61,9 +60,6 @@ threshold · 4 verification failed · 5 store or network · 6 another process pu
 #[derive(Debug, Subcommand)]
 enum Command {
     Build(build::BuildArgs),
-    Begin(job::BeginArgs),
-    Keys(job::KeysArgs),
-    Distinct(job::DistinctArgs),
     Chunk(job::ChunkArgs),
     Publish(Box<job::PublishArgs>),
     Append(append::AppendArgs),
@@ -83,11 +79,11 @@ enum Command {
 }
 
 impl Cli {
-    /// Whether stdout is for one JSON object: not with `--json` alone if it has ids or frames.
+    /// Whether stdout is for one JSON object: not with `--json` alone if it has ids.
     pub fn reports_json(&self) -> bool {
         let has_data = match &self.command {
             Command::Dedup(args) => args.writes_ids(),
-            Command::Keys(_) | Command::Distinct(_) | Command::Synth(_) => true,
+            Command::Synth(_) => true,
             _ => false,
         };
         self.output.json && !has_data
@@ -112,9 +108,6 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
     let output = &cli.output;
     match cli.command {
         Command::Build(args) => build::run(args, output),
-        Command::Begin(args) => job::begin(&args, output),
-        Command::Keys(args) => job::keys(&args, output),
-        Command::Distinct(args) => job::distinct(&args, output),
         Command::Chunk(args) => job::chunk(&args, output),
         Command::Publish(args) => job::publish(&args, output),
         Command::Append(args) => append::append(args, output),

@@ -6,7 +6,6 @@
 //! [`main`] is the program. [`host`] runs the same commands inside another program.
 
 mod commands;
-mod frames;
 pub mod host;
 mod input;
 mod keys;

@@ -21,7 +21,6 @@ fn main() {
         ("csv", loader::check_csv as fn(&[u8])),
         ("ndjson", loader::check_ndjson),
         ("parquet", loader::check_parquet),
-        ("frames", loader::check_frames),
     ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../fuzz/corpus")

@@ -32,7 +32,8 @@ mod shard_index;
 use std::sync::Arc;
 
 pub use builder::{
-    BuiltChunk, ChunkBuilder, ChunkRecord, ManifestBuilder, chunk_runs, shards_of, shards_per_chunk,
+    BuiltChunk, CHUNK_BYTES, ChunkBuilder, ChunkRecord, MAX_SHARDS_PER_CHUNK, ManifestBuilder,
+    chunk_runs, shards_of, shards_per_chunk,
 };
 pub use chunk::{
     Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, ChunkShard, ChunkVerifier,

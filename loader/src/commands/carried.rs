@@ -189,6 +189,14 @@ fn warn_unreadable(audience: &AudienceName, error: &StoreError) {
 }
 
 impl CarriedReport {
+    /// Adds the numbers of another part of the audience.
+    pub const fn add(&mut self, other: Self) {
+        self.added += other.added;
+        self.removed += other.removed;
+        self.dropped += other.dropped;
+        self.returned += other.returned;
+    }
+
     /// Warns of changes that the input undoes.
     pub fn warn(&self, audience: &str) {
         let Self {

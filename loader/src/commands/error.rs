@@ -1,8 +1,5 @@
 //! Errors that several commands have.
 
-use std::io;
-use std::path::Path;
-
 use indicatif::HumanCount;
 
 use rtad_cli::command_error::CommandError;
@@ -14,13 +11,6 @@ use rtad_core::snapshot::{AudienceName, Manifest};
 /// An error that several commands have.
 #[derive(Debug, thiserror::Error)]
 pub enum CommonError {
-    #[error("{flag} {path}: could not write it")]
-    WriteFile {
-        flag: &'static str,
-        path: String,
-        #[source]
-        source: io::Error,
-    },
     #[error("--filter, --fpr")]
     Fpr(#[source] SizingError),
     #[error(
@@ -49,22 +39,11 @@ impl CommonError {
         }
         .into()
     }
-
-    /// The error of writing the file of a flag.
-    pub fn write_file(flag: &'static str, path: &Path, source: io::Error) -> CommandError {
-        Self::WriteFile {
-            flag,
-            path: path.display().to_string(),
-            source,
-        }
-        .into()
-    }
 }
 
 impl CommandFailure for CommonError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::WriteFile { .. } => ExitStatus::Unexpected,
             Self::Fpr(_) => ExitStatus::Usage,
             Self::Empty { .. } => ExitStatus::BadInput,
             Self::NotPublished { .. } => ExitStatus::Store,

@@ -2,7 +2,6 @@
 
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 
-use crate::frames::FrameError;
 use crate::input::{InputError, OutputFileError};
 use crate::keys::{SpillError, TooLittle};
 use crate::progress::Stopped;
@@ -39,12 +38,6 @@ impl CommandFailure for SpillError {
             Self::NoDirectory { .. } => ExitStatus::Usage,
             _ => ExitStatus::Unexpected,
         }
-    }
-}
-
-impl CommandFailure for FrameError {
-    fn exit(&self) -> ExitStatus {
-        ExitStatus::BadInput
     }
 }
 

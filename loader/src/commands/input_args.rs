@@ -182,7 +182,6 @@ impl InputArgs {
             key_digest,
             case,
             keys,
-            is_part: false,
         })
     }
 

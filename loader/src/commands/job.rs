@@ -1,33 +1,26 @@
-//! Distributed build: the commands that an engine such as Spark runs, and the data between them.
+//! Build on Spark: the two commands that the Spark job runs, and the JSON between them.
 //!
 //! ```text
-//! begin ──▶ job, and the keys that deltas changed
-//!   ids ──▶ keys ──▶ frames ══ shuffled by bucket ══▶ distinct ──▶ frames, and a key count
-//!                    frames ══ shuffled by chunk ═══▶ chunk ─────▶ the store, and a line for
-//!                                                                  publish ──▶ manifest, CURRENT
+//! publish (driver) ──▶ job: the filters and the live CURRENT
+//!    rtad.keys (tasks) ──▶ keys ══ one shuffle: partitioned and sorted ══▶ chunk (tasks) ──▶ store
+//! publish (driver) ◀── report lines of all tasks ──▶ manifest, CURRENT
 //! ```
 //!
-//! Any engine may run the steps, and may retry them:
+//! Spark may retry a task or run it twice:
 //!
-//! - `keys` and `distinct` depend on their input only.
-//! - `chunk` writes under the digest of its content.
-//! - `publish` alone, run once by one process, changes the live generation. It rejects reports
-//!   that do not add up.
-//!
-//! Each step reports one line per input. Only one line of a retried step may be used.
+//! - A *part* is a range of shards, one of a power of two. `chunk` depends on the keys of its part
+//!   and on the job only, and writes chunks under the digest of their content.
+//! - `publish` runs once, in the driver, from before the first task until after the last. It alone
+//!   changes the live generation, and rejects reports that do not add up.
 
-mod begin;
 mod chunk;
-mod distinct;
-pub mod error;
-mod keys;
+mod error;
+mod key_stream;
 mod lines;
+mod part;
 mod publish;
 mod publish_report;
 mod spec;
 
-pub use begin::{BeginArgs, run as begin};
 pub use chunk::{ChunkArgs, run as chunk};
-pub use distinct::{DistinctArgs, run as distinct};
-pub use keys::{KeysArgs, run as keys};
 pub use publish::{PublishArgs, run as publish};

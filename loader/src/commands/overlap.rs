@@ -4,11 +4,13 @@
 //! generation, as a fair sample. False positives add a little. Changes by deltas are not counted.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::exit;
+use rtad_core::device::SHARDS;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{ChunkEntry, Manifest};
 use rtad_store::write::Base;
@@ -45,11 +47,25 @@ impl LiveSample {
         base: &Base,
         is_required: bool,
     ) -> Result<Option<Self>, StoreError> {
+        Self::read_shards(store, base, 0..SHARDS as u32, is_required).await
+    }
+
+    /// The same, but only the chunks of the sample that have one of these shards.
+    pub async fn read_shards(
+        store: &Store,
+        base: &Base,
+        shards: Range<u32>,
+        is_required: bool,
+    ) -> Result<Option<Self>, StoreError> {
         let live = base.with_generation();
         let Some(current) = live else { return Ok(None) };
         let read = async {
             let manifest = store.manifest(base.audience(), current).await?;
-            let entries = sampled(&manifest);
+            let mut entries = sampled(&manifest);
+            entries.retain(|entry| {
+                let end = entry.first_shard + entry.shard_count;
+                entry.first_shard < shards.end && shards.start < end
+            });
             let threads = default_threads();
             LiveFilters::read(store, manifest, &entries, threads).await
         };
@@ -74,7 +90,7 @@ impl LiveSample {
     }
 }
 
-/// The chunks that every step of a build samples.
+/// The chunks that every task of a build samples.
 pub fn sampled(live: &Manifest) -> Vec<ChunkEntry> {
     sample(live, MAX_FILTER_BYTES)
 }

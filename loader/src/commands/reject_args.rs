@@ -147,6 +147,14 @@ impl CommandFailure for InputRejected {
 }
 
 impl RejectLimit {
+    /// A limit of malformed values alone.
+    pub const fn of_ratio(max_reject_ratio: f64) -> Self {
+        Self {
+            max_reject_ratio,
+            allow_lookalikes: true,
+        }
+    }
+
     /// Rejects input with too many malformed values in any of its sources, without any usable one,
     /// or of another kind; a source of blank values only may be accepted.
     pub fn check(

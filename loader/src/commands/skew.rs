@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use rtad_cli::exit;
 use rtad_core::device::SHARDS;
-use rtad_core::snapshot::{Manifest, shards_per_chunk};
+use rtad_core::snapshot::Manifest;
 
 /// More than this many times the share is no chance, beyond [`SLACK_KEYS`].
 const MAX_RATIO: f64 = 2.0;
@@ -18,7 +18,7 @@ const SLACK_KEYS: f64 = 100.0;
 /// Keys of the fullest chunk.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Skew {
-    /// Keys of the fullest chunk, relative to its share of all: about 1 for many hashes, 0
+    /// Keys of the fullest chunk, relative to the share of its shards: about 1 for many hashes, 0
     /// without keys.
     largest_share: f64,
     /// Whether ids are unlikely to be hashes.
@@ -27,15 +27,14 @@ pub struct Skew {
 
 impl Skew {
     pub fn of(manifest: &Manifest) -> Self {
-        let total = manifest.keys();
-        // Entries leave out the empty shards at both ends of a chunk.
-        let shards = f64::from(shards_per_chunk(manifest.filter(), total));
-        let share = total as f64 * shards / SHARDS as f64;
+        let keys_per_shard = manifest.keys() as f64 / SHARDS as f64;
         let mut skew = Self {
             largest_share: 0.0,
             skewed: false,
         };
-        for keys in manifest.chunks().iter().map(|chunk| chunk.keys as f64) {
+        for chunk in manifest.chunks() {
+            let keys = chunk.keys as f64;
+            let share = f64::from(chunk.shard_count) * keys_per_shard;
             skew.largest_share = skew.largest_share.max(keys / share);
             skew.skewed |= keys > MAX_RATIO * share + SLACK_KEYS;
         }

@@ -75,6 +75,4 @@ pub struct Input {
     /// Overrides the kinds' canonical case.
     pub(crate) case: Option<Case>,
     pub(crate) keys: KeyMaker,
-    /// One part of a larger input: other rows may have members that none of these has.
-    pub(crate) is_part: bool,
 }

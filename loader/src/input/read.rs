@@ -73,9 +73,7 @@ pub fn read<S: KeySink>(
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         progress.check()?;
-        if !input.is_part {
-            check_members(input, &counts.total())?;
-        }
+        check_members(input, &counts.total())?;
         Ok(counts)
     })
 }
@@ -105,7 +103,7 @@ fn check_members(input: &Input, counts: &Counts) -> Result<(), InputError> {
 }
 
 /// Columns of NDJSON that no row has.
-pub fn absent_members<'i>(input: &'i Input, counts: &Counts) -> impl Iterator<Item = &'i str> {
+fn absent_members<'i>(input: &'i Input, counts: &Counts) -> impl Iterator<Item = &'i str> {
     let columns = match &input.layout {
         Layout::Ndjson { columns } => columns.iter().chain(&input.value),
         _ => [].iter().chain(&None),

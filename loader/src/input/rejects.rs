@@ -155,7 +155,7 @@ pub fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileErr
 }
 
 /// Opens a file that only its owner can read, also if it existed with another mode.
-pub fn open_private(path: &Path) -> io::Result<File> {
+fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(true);
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

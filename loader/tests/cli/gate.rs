@@ -218,10 +218,7 @@ fn build_after_a_lost_current_gives_up_no_changes_in_silence() {
         .succeeds();
     std::fs::remove_file(sandbox.path().join("s/a/CURRENT")).unwrap();
     let before = sandbox.store();
-    for command in [
-        BUILD,
-        "begin --changes {}/changes --store {}/s --audience a",
-    ] {
+    for command in [BUILD, "publish --store {}/s --audience a"] {
         let input = if command == BUILD { " {}/1000" } else { "" };
         let refused = sandbox.run(&format!("{command}{input}"));
         refused.fails(

@@ -1,168 +1,131 @@
-//! Distributed build: gives the same chunks as `build`, allows retries, and rejects inconsistent
-//! reports.
-
-mod refusals;
+//! Build on Spark: `publish` and `chunk` give the same filters as `build`, allow retries, and reject
+//! reports that do not add up.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdout};
 
-use rtad_core::device::IdKind;
-use serde_json::Value;
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use serde_json::{Value, json};
 use testkit::process::{Outcome, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::store::files;
 
 use crate::support::chunks;
 
-/// The steps of one job over a store.
-struct Steps<'a> {
+/// A running `publish`.
+struct Driver<'a> {
     sandbox: &'a Sandbox,
+    child: Child,
+    stdout: BufReader<ChildStdout>,
     job: String,
-    /// Reports of the steps.
-    lines: Vec<String>,
-    changes: Vec<u8>,
 }
 
-/// Runs a command with bytes on stdin and out.
-#[track_caller]
-fn pipe(mut command: Command, stdin: &[u8]) -> (Vec<u8>, String, Option<i32>) {
-    let mut child = spawn(&mut command);
-    let mut pipe = child.stdin.take().unwrap();
-    let stdin = stdin.to_vec();
-    let feeder = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
-    let output = child.wait_with_output().unwrap();
-    feeder.join().unwrap();
-    (
-        output.stdout,
-        String::from_utf8(output.stderr).unwrap(),
-        output.status.code(),
-    )
-}
-
-impl<'a> Steps<'a> {
+impl<'a> Driver<'a> {
     #[track_caller]
-    fn begin(sandbox: &'a Sandbox) -> Self {
-        Self::begin_with(sandbox, "")
-    }
-
-    #[track_caller]
-    fn begin_with(sandbox: &'a Sandbox, flags: &str) -> Self {
-        let begin = format!("begin --store {{}}/s --audience a --changes {{}}/changes {flags}");
-        let begun = sandbox.run(&begin).json();
-        let changes = std::fs::read(sandbox.path().join("changes")).unwrap();
+    fn begin(sandbox: &'a Sandbox, flags: &str) -> Self {
+        let publish = format!("publish --store {{}}/s --audience a --json {flags}");
+        let mut child = spawn(&mut command(sandbox.path(), &publish));
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut job = String::new();
+        stdout.read_line(&mut job).unwrap();
+        assert!(job.starts_with('{'), "{job}");
         Self {
             sandbox,
-            job: begun.to_string(),
-            lines: Vec::new(),
-            changes,
+            child,
+            stdout,
+            job,
         }
     }
 
-    /// Runs a step; returns its data and keeps its report.
-    #[track_caller]
-    fn step(&mut self, arguments: &str, stdin: &[u8]) -> Vec<u8> {
-        let (data, report, status) = pipe(command(self.sandbox.path(), arguments), stdin);
-        assert_eq!((status, report.lines().count()), (Some(0), 1), "{report}");
-        self.lines.push(report.trim_end().to_owned());
-        data
+    /// Runs a task over sorted keys of its part.
+    fn chunk(&self, part: &str, keys: &[u8]) -> Outcome {
+        self.chunk_of(&self.job, part, keys)
     }
 
-    fn command(&self, arguments: &str) -> Command {
-        let mut command = command(self.sandbox.path(), arguments);
-        command.args(["--job", &self.job]);
-        command
-    }
-
-    /// The distinct keys of these files, in several parts.
-    #[track_caller]
-    fn distinct(&mut self, inputs: &[&str], parts: u32) -> Vec<Vec<u8>> {
-        let mut frames = self.changes.clone();
-        for input in inputs {
-            frames.extend(self.step(&format!("keys --frames {input}"), b""));
-        }
-        (0..parts)
-            .map(|part| self.step(&format!("distinct --part {part}/{parts}"), &frames))
-            .collect()
-    }
-
-    fn total(&self) -> u64 {
-        let lines = self
-            .lines
-            .iter()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines
-            .filter(|line| line["what"] == "distinct")
-            .map(|line| line["keys"].as_u64().unwrap())
-            .sum()
-    }
-
-    #[track_caller]
-    fn chunks(&self, total: u64, frames: &[u8]) -> Vec<String> {
-        let command = self.command(&format!("chunk --store {{}}/s --frames --keys {total}"));
-        let (out, errors, status) = pipe(command, frames);
-        assert_eq!((status, errors.as_str()), (Some(0), ""));
-        String::from_utf8(out)
-            .unwrap()
-            .lines()
-            .map(str::to_owned)
-            .collect()
-    }
-
-    fn publish(&self, arguments: &str, lines: &[String]) -> Outcome {
-        let command = self.command(&format!("publish --store {{}}/s --json {arguments} -"));
-        let (stdout, stderr, status) = pipe(command, lines.join("\n").as_bytes());
+    fn chunk_of(&self, job: &str, part: &str, keys: &[u8]) -> Outcome {
+        let chunk = format!("chunk --store {{}}/s --part {part}");
+        let mut command = command(self.sandbox.path(), &chunk);
+        let mut child = spawn(command.args(["--job", job]));
+        let mut stdin = child.stdin.take().unwrap();
+        let keys = keys.to_vec();
+        let feeder = std::thread::spawn(move || drop(stdin.write_all(&keys)));
+        let output = child.wait_with_output().unwrap();
+        feeder.join().unwrap();
         Outcome {
-            status,
-            stdout: String::from_utf8(stdout).unwrap(),
+            status: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// The reports of all parts of these keys.
+    #[track_caller]
+    fn chunks(&self, keys: &[DeviceKey], parts: u32) -> Vec<String> {
+        let mut sorted = keys.to_vec();
+        sorted.sort_unstable();
+        let mut lines = Vec::new();
+        for part in 0..parts {
+            let shards = 65_536 / parts;
+            let keys = sorted
+                .iter()
+                .filter(|key| u32::from(key.shard()) / shards == part);
+            let bytes: Vec<u8> = keys.flat_map(|key| *key.as_bytes()).collect();
+            let done = self.chunk(&format!("{part}/{parts}"), &bytes);
+            assert_eq!((done.status, done.stderr.as_str()), (Some(0), ""));
+            lines.push(done.stdout);
+        }
+        lines
+    }
+
+    fn publish(mut self, lines: &[String]) -> Outcome {
+        let mut stdin = self.child.stdin.take().unwrap();
+        stdin.write_all(lines.join("\n").as_bytes()).unwrap();
+        drop(stdin);
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.stdout.read_to_string(&mut stdout).unwrap();
+        let mut errors = self.child.stderr.take().unwrap();
+        errors.read_to_string(&mut stderr).unwrap();
+        Outcome {
+            status: self.child.wait().unwrap().code(),
+            stdout,
             stderr,
         }
     }
 }
 
-fn chunks_of(sandbox: &Sandbox, store: &str) -> BTreeMap<String, Vec<u8>> {
-    let files = files(&sandbox.path().join(store));
+fn keys(kind: IdKind, ids: &[String]) -> Vec<DeviceKey> {
+    let mut keys = Vec::new();
+    for id in ids {
+        // Ids without a key are left out.
+        let case = kind.canonical_case();
+        let _ = KeyMaker::default().keys(kind, case, id.as_bytes(), &mut keys);
+    }
+    keys
+}
+
+/// The report of a task that made keys of one column.
+fn made(rows: usize, usable: usize, malformed: usize) -> String {
+    let blank = rows - usable - malformed;
+    let column = json!({
+        "name": "id", "kinds": "md5", "usable": usable, "blank": blank, "malformed": malformed
+    });
+    json!({ "what": "keys", "rows": rows, "columns": [column] }).to_string()
+}
+
+fn with(made: String, chunks: &[String]) -> Vec<String> {
+    [&[made], chunks].concat()
+}
+
+fn chunks_of(sandbox: &Sandbox) -> BTreeMap<String, Vec<u8>> {
+    let files = files(&sandbox.path().join("s"));
     chunks(&files)
         .into_iter()
         .map(|name| (name.clone(), files[name].clone()))
         .collect()
 }
 
-#[test]
-fn sha1_ids_make_an_audience_of_sha1() {
-    let sandbox = Sandbox::new();
-    sandbox.file("ids", lines(&ids(IdKind::Sha1, 0..3000)));
-    sandbox.file("others", lines(&ids(IdKind::Md5, 0..3000)));
-    let published = |input: &str| {
-        let mut steps = Steps::begin(&sandbox);
-        let parts = steps.distinct(&[input], 2);
-        let chunks = steps.chunks(steps.total(), &parts.concat());
-        let all: Vec<_> = steps.lines.iter().cloned().chain(chunks).collect();
-        steps.publish("", &all)
-    };
-    assert_eq!(published("--id-kind sha1 {}/ids").json()["keys"], 3000);
-    let idfas = ids(IdKind::Idfa, 0..50).join(" ");
-    let query = format!("query --store {{}}/s --audience a --json --id-kind idfa {idfas}");
-    let answers = sandbox.run(&query).json()["answers"].clone();
-    assert!(
-        answers
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|answer| answer == "member")
-    );
-
-    let refused = published("--id-kind md5 {}/others");
-    assert_eq!(refused.status, Some(3));
-    assert!(
-        refused
-            .stderr
-            .contains("has keys of sha1, and the ids are of md5")
-    );
-}
-
-/// Two kinds of ids with duplicates, blanks and malformed ones; over a generation with deltas and
-/// tombstones.
+/// Duplicates, blank and malformed ids, over a generation with deltas and tombstones.
 #[test]
 fn chunks_equal_those_of_a_build() {
     for filter in ["block512", "ribbon"] {
@@ -171,140 +134,91 @@ fn chunks_equal_those_of_a_build() {
 }
 
 fn check_chunks_equal_those_of_a_build(filter: &str) {
-    let (idfas, imeis) = (ids(IdKind::Idfa, 0..4000), ids(IdKind::Imei, 0..4000));
-    let mut table = String::from("idfa,imei\n");
-    for (row, (idfa, imei)) in idfas.iter().zip(&imeis).enumerate() {
-        let imei = if row % 100 == 0 { "not an imei" } else { imei };
-        let idfa = if row % 7 == 0 { "" } else { idfa };
-        table += &format!("{idfa},{imei}\n{},\n", idfa.to_lowercase());
-    }
-    let columns = "--format csv --column idfa=idfa --column imei=imei";
-    let (mut built, mut stepped) = (Sandbox::new(), Sandbox::new());
-    for sandbox in [&mut built, &mut stepped] {
-        sandbox.file("table", &table);
+    let all = ids(IdKind::Md5, 0..4000);
+    let more = ids(IdKind::Md5, 5000..5300);
+    let (built, stepped) = (Sandbox::new(), Sandbox::new());
+    for sandbox in [&built, &stepped] {
         sandbox.file("first", lines(&ids(IdKind::Md5, 9000..9500)));
-        sandbox.file("added", lines(&ids(IdKind::Oaid, 0..300)));
-        sandbox.file("gone", lines(&idfas[500..900]));
-        sandbox.file("erased", lines(&imeis[500..600]));
+        sandbox.file("added", lines(&more));
+        sandbox.file("gone", lines(&all[500..900]));
+        sandbox.file("erased", lines(&all[900..1000]));
         sandbox.build("{}/first");
         for change in [
-            "append --id-kind oaid {}/added",
-            "remove --id-kind idfa {}/gone",
-            "remove --tombstone --id-kind imei {}/erased",
-            "append --id-kind imei --max-reject-ratio 1 {}/erased",
+            "append {}/added",
+            "remove {}/gone",
+            "remove --tombstone {}/erased",
         ] {
             let (name, rest) = change.split_once(' ').unwrap();
-            sandbox
-                .run(&format!("{name} --store {{}}/s --audience a --json {rest}"))
-                .json();
+            let change = format!("{name} --store {{}}/s --audience a --json {rest}");
+            sandbox.run(&change).json();
         }
     }
-    let expected = built.build(&format!(
-        "--filter {filter} --max-reject-ratio 0.1 --max-shrink 1 --label a=1 {columns} {{}}/table"
-    ));
+    let repeated = [&all[..], &all[..500]].concat();
+    built.file("ids", lines(&repeated) + &"nonsense\n".repeat(40) + "\n");
+    let flags = format!("--filter {filter} --max-reject-ratio 0.1 --max-shrink 1 --label a=1");
+    let expected = built.build(&format!("{flags} {{}}/ids"));
 
-    let mut steps = Steps::begin_with(&stepped, &format!("--filter {filter}"));
+    let driver = Driver::begin(&stepped, &flags);
     // Later deltas apply to the new generation.
     stepped.file("late", lines(&ids(IdKind::Md5, 9990..9995)));
     stepped
         .run("append --store {}/s --audience a --json {}/late")
         .json();
-    let parts = steps.distinct(&[&format!("{columns} {{}}/table")], 4);
-    let total = steps.total();
-    assert_eq!(expected["keys"], total);
-    let chunks = steps.chunks(total, &parts.concat());
-    // A retry of all chunks, and one chunk from keys in any order.
-    let (mut all, again) = (steps.lines.clone(), steps.chunks(total, &parts[1]));
-    all.extend(again.into_iter().rev().chain(chunks));
-    let published = steps
-        .publish("--max-reject-ratio 0.1 --max-shrink 1 --label a=1", &all)
-        .json();
+    let repeated = keys(IdKind::Md5, &repeated);
+    // A task that ran before and whose report was lost.
+    driver.chunks(&repeated[..100], 1);
+    let chunks = driver.chunks(&repeated, 4);
+    let published = driver.publish(&with(made(4541, 4500, 40), &chunks)).json();
 
-    assert_eq!(chunks_of(&stepped, "s"), chunks_of(&built, "s"));
+    let (found, expected_chunks) = (chunks_of(&stepped), chunks_of(&built));
+    for (name, chunk) in expected_chunks {
+        assert_eq!(found.get(&name), Some(&chunk), "{name}");
+    }
     for field in [
         "generation",
         "keys",
         "rows",
         "values",
         "duplicates",
+        "blank",
         "expected_fpr",
         "size_bytes",
+        "chunks",
         "overlap",
         "largest_share",
         "skewed",
         "labels",
-        "columns",
     ] {
         assert_eq!(published[field], expected[field], "{field}");
     }
     assert_eq!(published["removed"], expected["deltas"]["removed"]);
-    assert_eq!(published["rejected"]["malformed"], 40);
+    assert_eq!(published["malformed"], 40);
     let manifest = |sandbox: &Sandbox| {
-        sandbox
-            .run("inspect --store {}/s --audience a --json")
-            .json()
+        let inspect = "inspect --store {}/s --audience a --json";
+        sandbox.run(inspect).json()
     };
     let (one, other) = (manifest(&built), manifest(&stepped));
-    for field in [
-        "chunks",
-        "fill_ratio",
-        "diverted_keys",
-        "listed_keys",
-        "build",
-        "folded",
-        "survey",
-        "keys",
-    ] {
+    for field in ["chunks", "build", "folded", "survey", "keys"] {
         assert_eq!(one[field], other[field], "{field}");
     }
-    // No member is lost, and no removed device is back.
-    let query = |ids: &[String], kind| {
-        let asked = format!(
-            "query --store {{}}/s --audience a --json --id-kind {kind} {}",
-            ids.join(" ")
-        );
-        let answers = stepped.run(&asked).json();
-        answers["answers"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|answer| *answer == "member")
-            .count()
-    };
-    assert_eq!(query(&ids(IdKind::Oaid, 0..300), "oaid"), 300);
-    assert_eq!(query(&ids(IdKind::Md5, 9990..9995), "md5"), 5);
-    assert_eq!(
-        (
-            query(&idfas[500..900], "idfa"),
-            query(&imeis[500..600], "imei")
-        ),
-        (0, 0)
-    );
-    assert_eq!(
-        stepped.run("list --store {}/s --json").json()["audiences"][0]["over"]["added"],
-        5
-    );
+    let listed = stepped.run("list --store {}/s --json").json();
+    assert_eq!(listed["audiences"][0]["over"]["added"], 5);
 }
 
 #[test]
 fn carried_changes_are_counted_limited_and_kept() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..2100);
-    let (old, new, gone) = (&all[..2000], &all[2000..], &all[..50]);
-    sandbox.file("ids", lines(old));
-    sandbox.file("new", lines(new));
-    sandbox.file("gone", lines(gone));
-    let build = |begin: &str, publish: &str, omit: bool| {
-        let mut steps = Steps::begin_with(&sandbox, begin);
-        if omit {
-            steps.changes.clear();
-        }
-        let frames = steps.distinct(&["{}/ids"], 4).concat();
-        let lines = [steps.lines.clone(), steps.chunks(steps.total(), &frames)].concat();
-        steps.publish(publish, &lines)
+    sandbox.file("new", lines(&all[2000..]));
+    sandbox.file("gone", lines(&all[..50]));
+    let old = keys(IdKind::Md5, &all[..2000]);
+    let build = |flags: &str| {
+        let driver = Driver::begin(&sandbox, flags);
+        let chunks = driver.chunks(&old, 4);
+        driver.publish(&with(made(2000, 2000, 0), &chunks))
     };
-    let carried = |begin: &str, publish: &str| {
-        let built = build(begin, publish, false);
+    let carried = |flags: &str| {
+        let built = build(flags);
         assert_eq!(built.status, Some(0), "{}", built.stderr);
         let carried = &serde_json::from_str::<Value>(&built.stdout).unwrap()["carried"];
         let numbers = ["added", "removed", "dropped", "returned"]
@@ -313,79 +227,149 @@ fn carried_changes_are_counted_limited_and_kept() {
         assert_eq!(warns, numbers[2..] != [0, 0], "{}", built.stderr);
         (numbers, carried["kept"] == true)
     };
-    assert_eq!(carried("", ""), ([0; 4], false));
-    sandbox
-        .run("append --store {}/s --audience a --json {}/new")
-        .json();
-    sandbox
-        .run("remove --store {}/s --audience a --json {}/gone")
-        .json();
-    assert_eq!(carried("", ""), ([0; 4], false), "deltas apply once");
+    assert_eq!(carried(""), ([0; 4], false));
+    for change in ["append", "remove"] {
+        let file = if change == "append" { "new" } else { "gone" };
+        let change = format!("{change} --store {{}}/s --audience a --json {{}}/{file}");
+        sandbox.run(&change).json();
+    }
+    assert_eq!(carried(""), ([0; 4], false), "deltas apply once");
 
     let error = "expected at most --max-carried-loss 99 undone, found 100 additions and 50 \
                  removals of 150";
-    build("", "--max-carried-loss 99", false).fails(3, error);
-    let unread = "read 0 keys that earlier deltas added: expected 100";
-    build("", "", true).fails(3, unread);
-    for _ in 0..2 {
-        assert_eq!(
-            carried("--keep-carried", "--max-carried-loss 0"),
-            ([100, 50, 0, 0], true)
-        );
-    }
-    let members = |file: &str| {
-        let verified = sandbox.run(&format!(
-            "verify --store {{}}/s --audience a --json --probes 1 --against {{}}/{file}"
-        ));
-        verified.status == Some(0)
-    };
-    assert!(members("new") && !members("gone"));
-    // A build on one machine reads the same changes.
-    let one = sandbox.run("build --store {}/s --audience a --json --dry-run {}/ids");
-    let counts = r#""carried":{"added":100,"removed":50,"dropped":100,"returned":50,"kept":false}"#;
-    assert!(one.stdout.contains(counts), "{}", one.stdout);
-    let flags = "--max-carried-loss 100%";
-    assert_eq!(carried("", flags), ([100, 50, 100, 50], false));
-    assert!(!members("new") && members("gone"));
+    build("--max-carried-loss 99").fails(3, error);
+    let kept = "--keep-carried --max-carried-loss 0";
+    assert_eq!(carried(kept), ([100, 50, 0, 0], true));
+    assert_eq!(carried(kept), ([100, 50, 0, 0], true));
+    assert_eq!(carried(""), ([100, 50, 100, 50], false));
+}
+
+#[test]
+fn inconsistent_reports_are_not_published() {
+    let sandbox = Sandbox::new();
+    let all = keys(IdKind::Md5, &ids(IdKind::Md5, 0..2000));
+    let begin = |flags: &str| Driver::begin(&sandbox, flags);
+    let counts = || made(2000, 2000, 0);
+    let chunks = begin("").chunks(&all, 4);
+
+    let without_last = with(counts(), &chunks[..3]);
+    begin("")
+        .publish(&without_last)
+        .fails(3, "part 3 of 4: its chunks are not reported");
+    begin("")
+        .publish(&[])
+        .fails(3, "part 0 of 1: its chunks are not reported");
+    let twice = [&chunks[..], &chunks[1..2]].concat();
+    begin("")
+        .publish(&with(counts(), &twice))
+        .fails(3, "part 1 of 4 is reported twice");
+    let other = begin("").chunks(&all, 2);
+    begin("")
+        .publish(&with(counts(), &[&chunks[..3], &other[1..]].concat()))
+        .fails(3, "part 1 of 2: expected 4 parts");
+    begin("")
+        .publish(&chunks)
+        .fails(3, "read 2000 keys: expected 0");
+    begin("")
+        .publish(&with(made(2001, 2001, 0), &chunks))
+        .fails(3, "read 2000 keys: expected 2001");
+    begin("")
+        .publish(&with("{}".into(), &chunks))
+        .fails(3, "stdin, line 1: expected a report");
+    begin("")
+        .publish(&with(made(2100, 2000, 100), &chunks))
+        .fails(3, "--max-reject-ratio");
+    let none = begin("").chunks(&[], 1);
+    begin("")
+        .publish(&with(made(5, 0, 0), &none))
+        .fails(3, "5 rows");
+    let require_live = "publish --store {}/s --audience a --require-live";
+    sandbox
+        .run(require_live)
+        .fails(5, "audience a: no generation is published");
+
+    let line: Value = serde_json::from_str(&chunks[3]).unwrap();
+    let digest = line["chunks"][0]["record"]["entry"]["digest"].as_str();
+    let gone = format!("s/a/chunks/{}.chunk", digest.unwrap());
+    let gone = sandbox.path().join(gone);
+    std::fs::remove_file(&gone).unwrap();
+    begin("")
+        .publish(&with(counts(), &chunks))
+        .fails(5, "1 of 16 chunks are missing from the store");
+    assert!(!sandbox.path().join("s/a/CURRENT").exists());
+
+    // A repeated task stores it again. The second of two builds at once fails.
+    let (first, second) = (begin("--expires 1h"), begin(""));
+    assert_eq!(first.chunks(&all, 4).len(), 4);
+    let published = first.publish(&with(counts(), &chunks)).json();
+    assert_eq!(published["generation"], 1);
+    second.publish(&with(counts(), &chunks)).fails(
+        6,
+        "generation 1 was published since this work began at generation 0",
+    );
+
+    // The gate is the same as for `build`.
+    let halved = begin("");
+    let half = halved.chunks(&all[..900], 2);
+    halved
+        .publish(&with(made(900, 900, 0), &half))
+        .fails(3, "expected at least 1000 by --max-shrink 0.5");
+    let others = keys(IdKind::Md5, &ids(IdKind::Md5, 7000..9000));
+    let replaced = begin("--min-overlap 0.9");
+    let chunks = replaced.chunks(&others, 2);
+    replaced
+        .publish(&with(counts(), &chunks))
+        .fails(3, "--min-overlap");
 }
 
 /// Otherwise the manifest would list the deltas as merged, and `CURRENT` would drop them.
 #[test]
-fn unread_changes_are_detected() {
+fn tasks_over_other_deltas_are_detected() {
     let sandbox = Sandbox::new();
-    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    let all = ids(IdKind::Md5, 0..2000);
+    sandbox.file("ids", lines(&all));
     sandbox.file("added", lines(&ids(IdKind::Md5, 5000..5007)));
-    sandbox.file("gone", lines(&ids(IdKind::Md5, 0..5)));
     sandbox.build("{}/ids");
     sandbox
         .run("append --store {}/s --audience a --json {}/added")
         .json();
-    sandbox
-        .run("remove --store {}/s --audience a --json {}/gone")
-        .json();
-    for (given, message) in [
-        ("none", "read 0 keys that deltas added: expected 7"),
-        ("added", "read 0 keys that deltas removed: expected 5"),
-        ("all", ""),
-    ] {
-        let mut steps = Steps::begin(&sandbox);
-        let mut changes = &steps.changes[..];
-        let (mut kept, added) = (Vec::new(), 1);
-        while let [_, _, what, _, count, _, _, _, ..] = changes {
-            let (frame, rest) = changes.split_at(8 + 16 * usize::from(*count));
-            if given == "all" || (given == "added" && *what == added) {
-                kept.extend_from_slice(frame);
-            }
-            changes = rest;
-        }
-        // Repeated frames have no effect.
-        steps.changes = kept.repeat(2);
-        let frames = steps.distinct(&["{}/ids"], 2).concat();
-        let lines = [steps.lines.clone(), steps.chunks(steps.total(), &frames)].concat();
-        let outcome = steps.publish("", &lines);
-        match message {
-            "" => assert_eq!(outcome.json()["keys"], 2002),
-            message => drop(outcome.fails(3, message)),
-        }
-    }
+    let mut driver = Driver::begin(&sandbox, "");
+    let job = driver.job.clone();
+    let mut other: Value = serde_json::from_str(&job).unwrap();
+    other["current"].as_object_mut().unwrap().remove("deltas");
+    driver.job = other.to_string();
+    let chunks = driver.chunks(&keys(IdKind::Md5, &all), 2);
+    driver
+        .publish(&with(made(2000, 2000, 0), &chunks))
+        .fails(3, "read 0 keys that deltas added: expected 7");
+}
+
+#[test]
+fn invalid_tasks_are_refused() {
+    let sandbox = Sandbox::new();
+    let mut sorted = keys(IdKind::Md5, &ids(IdKind::Md5, 0..2000));
+    sorted.sort_unstable();
+    let bytes: Vec<u8> = sorted.iter().flat_map(|key| *key.as_bytes()).collect();
+    let driver = Driver::begin(&sandbox, "");
+
+    let reversed: Vec<u8> = sorted
+        .iter()
+        .rev()
+        .flat_map(|key| *key.as_bytes())
+        .collect();
+    driver
+        .chunk("0/1", &reversed)
+        .fails(3, "key 2 is smaller than the one before");
+    driver
+        .chunk("0/1", &bytes[..39])
+        .fails(3, "key 3 is cut: expected 16 bytes");
+    driver.chunk("1/2", &bytes).fails(3, "is outside of --part");
+    assert_eq!(driver.chunk("1/3", b"").status, Some(2));
+    let job = driver.job.replace("\"version\":\"", "\"version\":\"0.0.");
+    let other = driver.chunk_of(&job, "0/1", &bytes);
+    assert!(
+        other.status == Some(2) && other.stderr.contains("install the same rtad-loader"),
+        "{other:?}"
+    );
+    assert_eq!(driver.chunk_of("{}", "0/1", &bytes).status, Some(2));
 }

@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+import os
 import re
 import sys
 from types import SimpleNamespace
@@ -18,9 +19,11 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def job():
+def job(package):
     """The job as a module; workers get its functions by value."""
     from pyspark import cloudpickle
+
+    sys.path.insert(0, str(package))
 
     path = ROOT / "loader/spark/build_audience.py"
     spec = importlib.util.spec_from_file_location("build_audience", path)
@@ -42,6 +45,7 @@ def spark(job):
     words += [word for setting in settings for word in ("--conf", setting)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         patch.setenv("PYSPARK_SUBMIT_ARGS", " ".join([*words, "pyspark-shell"]))
         session = job.start_session(SimpleNamespace(audience="users"))
         yield session
@@ -50,17 +54,19 @@ def spark(job):
 
 @pytest.fixture
 def read(job, spark, monkeypatch):
-    """Reads inputs as the job does; returns the sum of the partitions' counts."""
+    """Reads inputs as the job does; returns the sum of the tasks' counts."""
 
     def read(format, *words):
         to = ["--store", "unused", "--audience", "users", "--loader", LOADER]
         command = ["build_audience.py", *to, "--format", format, *words]
         monkeypatch.setattr(sys, "argv", [str(word) for word in command])
-        totals = {}
-        for report in map(json.loads, job.reports(job.read_keys(spark, job.parse()))):
-            found = {"keys": report["keys"], **report["rejected"]}
-            for name, count in found.items():
-                totals[name] = totals.get(name, 0) + count
+        args = job.parse()
+        reports = job.read_keys(spark, args).where(f"part = {args.parts}").collect()
+        totals = dict.fromkeys(("usable", "blank", "malformed"), 0)
+        for report in reports:
+            for column in json.loads(bytes(report.key))["columns"]:
+                for name in totals:
+                    totals[name] += column[name]
         return {name: count for name, count in totals.items() if count}
 
     return read
@@ -76,7 +82,7 @@ def test_malformed_json_rows_are_malformed_ids(read, tmp_path):
     columns = ["--column", "openid=openid", "--column", "other=openid"]
     # The second cell of a malformed row is blank.
     found = read("json", *columns, tmp_path)
-    assert found == {"keys": 6, "malformed": 3, "blank": 3}
+    assert found == {"usable": 6, "malformed": 3, "blank": 3}
 
 
 def test_other_headers_are_refused_without_their_names(read, tmp_path, capfd):
@@ -88,7 +94,7 @@ def test_other_headers_are_refused_without_their_names(read, tmp_path, capfd):
     with gzip.open(tmp_path / "b.csv.gz", "wt") as file:
         file.write("\n".join(["", "oaid,note,", *rows[3:]]))
     (tmp_path / "empty.csv").touch()
-    assert read("csv", *columns) == {"keys": 6}
+    assert read("csv", *columns) == {"usable": 6}
     other = tmp_path / "other.csv"
     for lines in (["note,oaid,", "1,2"], rows):
         other.write_text("\n".join(lines))
@@ -114,7 +120,7 @@ def test_files_in_subfolders_are_read(read, tmp_path, format):
             pyarrow.parquet.write_table(pyarrow.table({"oaid": [one]}), file)
         else:
             file.write_text(f"oaid\n{one}\n" if format == "csv" else json.dumps({"oaid": one}))
-    assert read(format, "--column", "oaid=oaid", tmp_path) == {"keys": 3}
+    assert read(format, "--column", "oaid=oaid", tmp_path) == {"usable": 3}
 
 
 def test_parquet_files_without_the_column_are_refused(read, tmp_path, capfd):
@@ -127,7 +133,7 @@ def test_parquet_files_without_the_column_are_refused(read, tmp_path, capfd):
     # Spark's names of columns have no case.
     write("b.parquet", {"Device": [{"OAID": ids[1]}]})
     columns = ["--column", "device.`oaid`=oaid", tmp_path]
-    assert read("parquet", *columns) == {"keys": 2}
+    assert read("parquet", *columns) == {"usable": 2}
     write("c.parquet", {"device": [{"imei": ids[2]}], "oaid": [ids[2]]})
     with pytest.raises(SystemExit, match="^3$"):
         read("parquet", *columns)

@@ -17,9 +17,9 @@ use crate::filter::{FilterKind, FilterSpec, RibbonBuilder, ShardCounts, ShardFil
 
 /// Target size of a chunk. A few changed shards cost a small fetch; a snapshot of gigabytes has
 /// hundreds of files.
-const CHUNK_BYTES: u64 = 16 << 20;
+pub const CHUNK_BYTES: u64 = 16 << 20;
 /// 16 chunks even for a small audience, so that its rebuilds share chunks too.
-const MAX_SHARDS_PER_CHUNK: u32 = 4096;
+pub const MAX_SHARDS_PER_CHUNK: u32 = 4096;
 /// Largest prefix of a chunk file.
 const MAX_PREFIX_BYTES: usize =
     file_prefix_bytes(FilterKind::Ribbon, MAX_SHARDS_PER_CHUNK) as usize;

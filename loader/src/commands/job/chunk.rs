@@ -1,204 +1,230 @@
-//! `chunk` command: builds a chunk from device keys and stores it.
+//! `chunk` command: builds and stores the chunks of one part from its sorted keys.
 //!
 //! Retries and concurrent runs are safe: equal keys give equal bytes under the same name.
 
-use std::io::{self, Write};
+use std::io::{self, BufReader};
 
 use clap::Args;
-use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::{DeviceKey, SHARDS};
+use rtad_core::device::DeviceKey;
 use rtad_core::filter::FilterSpec;
-use rtad_core::snapshot::{BuiltChunk, ChunkRecord, shards_per_chunk};
+use rtad_core::snapshot::{AudienceName, BuiltChunk, CHUNK_BYTES, MAX_SHARDS_PER_CHUNK};
 use rtad_store::write::StoreWriter;
+use tokio::runtime::Runtime;
 
+use super::super::carried::{Carried, CarriedReport};
 use super::super::context::{Output, runtime};
 use super::super::overlap::LiveSample;
-use super::distinct::sort_distinct;
-use super::error::JobError;
-use super::lines::{ChunkLine, ReportLine};
+use super::key_stream::KeyStream;
+use super::lines::{ChunkLine, PartLine, ReportLine};
+use super::part::Part;
 use super::spec::Job;
-use crate::frames::{self, FrameContent};
 use crate::keys::ShardFilters as _;
+use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
-/// Bytes per read: a whole number of keys.
-const PIECE_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
 
-/// Build one chunk and store it under its digest: a step of a distributed build.
+/// Build and store the chunks of one part of an audience: a task of the Spark job.
 ///
-/// Reads the device keys of the chunk from stdin: 16 bytes each, back to back, in any order,
-/// duplicates allowed. Writes one line of JSON for `rtad-loader publish`, or nothing without keys.
-/// Chunk boundaries depend on --keys and the filters only; --cut prints them. Takes 16 bytes per
-/// key, and the chunk (about 16 MiB) twice: 150 MB without duplicates.
+/// Reads the device keys of the part from stdin: 16 bytes each, back to back, sorted, duplicates
+/// allowed. Adds the keys that deltas added, and leaves out those that deltas and tombstones
+/// removed. Writes one line of JSON for `rtad-loader publish`. Takes 32 bytes of memory per key in
+/// deltas, and 150 MB.
 ///
 /// Retries and concurrent runs are safe. Stored chunks take effect only with `rtad-loader publish`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ChunkArgs {
     /// Store of the snapshots, as in `rtad-loader build`
-    #[arg(long, value_name = "URL", required_unless_present = "cut")]
-    store: Option<String>,
-    /// Output of `rtad-loader begin`: the JSON itself, or a file with it
-    #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
+    #[arg(long, value_name = "URL")]
+    store: String,
+    /// First line of `rtad-loader publish`
+    #[arg(long, value_name = "JSON", value_parser = Job::parse)]
     job: Job,
-    /// Distinct keys of the audience: the sum of `keys` over all reports of `rtad-loader distinct`
-    #[arg(long, value_name = "TOTAL")]
-    keys: u64,
-    /// Read frames of `rtad-loader distinct` for any number of chunks; build each and write a line
-    /// for each
-    #[arg(long)]
-    frames: bool,
-    /// Read nothing; print the number of neighboring shards per chunk and the maximum number of
-    /// chunks
-    #[arg(long, conflicts_with = "frames")]
-    cut: bool,
-}
-
-/// The JSON object of `chunk --cut`.
-#[derive(Debug, Serialize)]
-struct ChunkLayout {
-    shards_per_chunk: u32,
-    chunks: u32,
+    /// Part of the audience: J (from 0) of N equal ranges of its shards, such as 3/256; N is a
+    /// power of two up to 4096
+    #[arg(long, value_name = "J/N")]
+    part: Part,
 }
 
 pub fn run(args: &ChunkArgs, output: &Output) -> Result<(), CommandError> {
-    let filter = args.job.filter();
-    let shards_per_chunk = shards_per_chunk(&filter, args.keys);
-    let (true, Some(url)) = (!args.cut, &args.store) else {
-        let cut = ChunkLayout {
-            shards_per_chunk,
-            chunks: SHARDS as u32 / shards_per_chunk,
-        };
-        return output.step_data(&cut);
+    let store = StoreWriter::open(&args.store)?;
+    let runtime = runtime()?;
+    let changes = runtime.block_on(Changes::read(args, &store))?;
+
+    let mut line = changes.begin_line(args.part);
+    let mut chunks = ChunkRun {
+        store: &store,
+        runtime: &runtime,
+        audience: args.job.audience(),
+        filter: args.job.filter(),
+        keys: Vec::new(),
+        filter_bytes: 0,
+        written: Vec::new(),
     };
-    let (store, runtime) = (StoreWriter::open(url)?, runtime()?);
-    let live = runtime.block_on(LiveSample::read(store.store(), &args.job.base(), false))?;
-    let builder = Builder {
-        store,
-        runtime,
-        live,
-        filter,
-        shards_per_chunk,
-        args,
-    };
-    if args.frames {
-        builder.all()
-    } else {
-        builder.one()
+
+    let stdin = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
+    let mut stream = KeyStream::new(stdin)?;
+    let mut keys = Vec::new();
+    for shard in args.part.shards() {
+        let shard = u16::try_from(shard).expect("65,536 shards");
+        stream.read_shard(shard, &mut keys)?;
+        changes.apply(shard, &mut keys, &mut line);
+        chunks.add_shard(&keys)?;
+    }
+    stream.check_end()?;
+    chunks.close()?;
+
+    line.chunks = chunks.written;
+    output.step_data(&ReportLine::Chunks(line))
+}
+
+/// What the store says of a part: changes by deltas, and a sample of the live filters.
+struct Changes {
+    merged: MergedDeltas,
+    /// `None` if they are unreadable.
+    carried: Option<Carried>,
+    /// `None` without a readable live generation.
+    live: Option<LiveSample>,
+}
+
+impl Changes {
+    async fn read(args: &ChunkArgs, store: &StoreWriter) -> Result<Self, CommandError> {
+        let (store, base) = (store.store(), args.job.base());
+        let mut merged = MergedDeltas::read(store, &base).await?;
+        let flags = (args.job.keeps_carried(), false);
+        let carried = Carried::read(flags, &mut merged, store, &base).await?;
+        let live = LiveSample::read_shards(store, &base, args.part.shards(), false).await?;
+        Ok(Self {
+            merged,
+            carried,
+            live,
+        })
+    }
+
+    /// The report of a part before any key is read.
+    fn begin_line(&self, part: Part) -> PartLine {
+        let removed = self.merged.removed().map(|removed| removed.to_vec());
+        let carried = self.carried.as_ref().map(|carried| {
+            let CarriedChanges { added, removed, .. } = carried.changes();
+            let added = part.count(added);
+            CarriedReport {
+                added,
+                removed: part.count(removed),
+                // Those that the input has are taken off.
+                dropped: added,
+                ..CarriedReport::default()
+            }
+        });
+        PartLine {
+            part: part.index,
+            parts: part.parts,
+            added: part.count(self.merged.added()),
+            removed: part.count(removed.as_deref().unwrap_or_default()),
+            carried,
+            in_live: self.live.as_ref().map(|_| 0),
+            ..PartLine::default()
+        }
+    }
+
+    /// Applies the deltas to the sorted keys of a shard, which become distinct, and counts them.
+    fn apply(&self, shard: u16, keys: &mut Vec<DeviceKey>, line: &mut PartLine) {
+        line.read += keys.len() as u64;
+        let added = of_shard(self.merged.added(), shard);
+        if !added.is_empty() {
+            keys.extend_from_slice(added);
+            keys.sort_unstable();
+        }
+        keys.dedup();
+        line.found += keys.len() as u64;
+
+        if let Some(removed) = self.merged.removed() {
+            keys.retain(|key| !removed.contains(key));
+        }
+        line.keys += keys.len() as u64;
+
+        if let (Some(carried), Some(report)) = (&self.carried, &mut line.carried) {
+            let CarriedChanges { added, removed, .. } = carried.changes();
+            report.dropped -= members(of_shard(added, shard), keys);
+            report.returned += members(of_shard(removed, shard), keys);
+        }
+        if let (Some(live), Some(in_live)) = (&self.live, &mut line.in_live) {
+            *in_live += live.filters.count(&mut keys.iter().copied());
+        }
     }
 }
 
-struct Builder<'a> {
-    store: StoreWriter,
-    runtime: tokio::runtime::Runtime,
-    live: Option<LiveSample>,
-    filter: FilterSpec,
-    shards_per_chunk: u32,
-    args: &'a ChunkArgs,
+/// The index of the largest range of shards that a chunk may have.
+const fn run_of(shard: u16) -> u32 {
+    shard as u32 / MAX_SHARDS_PER_CHUNK
 }
 
-impl Builder<'_> {
-    /// Builds the chunk of all keys on stdin.
-    fn one(&self) -> Result<(), CommandError> {
-        let (mut stdin, mut piece) = (io::stdin().lock(), vec![0; PIECE_BYTES]);
-        let mut keys = Vec::new();
-        loop {
-            let filled = frames::fill(&mut stdin, &mut piece).map_err(JobError::Stdin)?;
-            let (whole, rest) = piece[..filled].as_chunks::<16>();
-            keys.extend(whole.iter().map(|key| DeviceKey::from_bytes(*key)));
-            if !rest.is_empty() {
-                return Err(JobError::TruncatedKey {
-                    bytes: (keys.len() * 16 + rest.len()) as u64,
-                }
-                .into());
-            }
-            if filled == 0 {
-                break;
-            }
-        }
-        sort_distinct(&mut keys);
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+/// The keys of a shard among sorted keys.
+fn of_shard(keys: &[DeviceKey], shard: u16) -> &[DeviceKey] {
+    let start = keys.partition_point(|key| key.shard() < shard);
+    let end = keys.partition_point(|key| key.shard() <= shard);
+    &keys[start..end]
+}
+
+/// Number of keys that are among the sorted `keys`.
+fn members(some: &[DeviceKey], keys: &[DeviceKey]) -> u64 {
+    let mut count = 0;
+    for key in some {
+        count += u64::from(keys.binary_search(key).is_ok());
+    }
+    count
+}
+
+/// The chunks of a part, one after the other.
+struct ChunkRun<'a> {
+    store: &'a StoreWriter,
+    runtime: &'a Runtime,
+    audience: &'a AudienceName,
+    filter: FilterSpec,
+    /// Those of the open chunk.
+    keys: Vec<DeviceKey>,
+    filter_bytes: u64,
+    written: Vec<ChunkLine>,
+}
+
+impl ChunkRun<'_> {
+    /// Adds the sorted, distinct keys of the next shard.
+    fn add_shard(&mut self, keys: &[DeviceKey]) -> Result<(), CommandError> {
+        let Some(key) = keys.first() else {
             return Ok(());
         };
-        let (one, other) = (self.chunk_of(first), self.chunk_of(last));
-        if one != other {
-            let shards_per_chunk = self.shards_per_chunk;
-            return Err(JobError::TwoChunks {
-                one,
-                other,
-                shards_per_chunk,
-            }
-            .into());
+        let filter_bytes = self.filter.filter_bytes(keys.len() as u32);
+        if self.is_full(key.shard(), filter_bytes) {
+            self.close()?;
         }
-        self.build(&keys)
+        self.keys.extend_from_slice(keys);
+        self.filter_bytes += filter_bytes;
+        Ok(())
     }
 
-    /// Builds chunk after chunk from frames in bucket order.
-    fn all(&self) -> Result<(), CommandError> {
-        let (mut keys, mut built) = (Vec::<DeviceKey>::new(), Ok(()));
-        frames::read("stdin", io::stdin().lock(), |_, content, found| {
-            if built.is_err() {
-                return;
-            }
-            let is_next =
-                keys.last().is_none_or(|last| *last < found[0]) && found.is_sorted_by(|a, b| a < b);
-            if content != FrameContent::Ids || !is_next {
-                built = Err(JobError::NotDistinct.into());
-                return;
-            }
-            if keys
-                .first()
-                .is_some_and(|first| self.chunk_of(first) != self.chunk_of(&found[0]))
-            {
-                built = self.build(&keys);
-                keys.clear();
-            }
-            keys.extend_from_slice(found);
-        })?;
-        built?;
-        if keys.is_empty() {
-            Ok(())
-        } else {
-            self.build(&keys)
-        }
+    /// Whether the shard belongs to the next chunk. A chunk ends when it is full, not at a shard
+    /// that follows from the number of all keys, as nobody knows that yet.
+    fn is_full(&self, shard: u16, filter_bytes: u64) -> bool {
+        let Some(first) = self.keys.first() else {
+            return false;
+        };
+        self.filter_bytes + filter_bytes > CHUNK_BYTES || run_of(shard) != run_of(first.shard())
     }
 
-    fn chunk_of(&self, key: &DeviceKey) -> u32 {
-        u32::from(key.shard()) / self.shards_per_chunk
-    }
-
-    fn build(&self, keys: &[DeviceKey]) -> Result<(), CommandError> {
-        let (found, all) = (keys.len() as u64, self.args.keys);
-        if found > all {
-            return Err(JobError::TooManyKeys { found, keys: all }.into());
+    /// Builds and stores the open chunk, if it has keys.
+    fn close(&mut self) -> Result<(), CommandError> {
+        if self.keys.is_empty() {
+            return Ok(());
         }
-        let chunk = BuiltChunk::build(&self.filter, keys);
-        let ChunkRecord { entry, stats } = chunk.record();
-        let job = &self.args.job;
-        let written = self
-            .runtime
-            .block_on(self.store.put_chunk_ahead(&job.audience, chunk))?;
-        let in_live = self.live.as_ref().map(|live| {
-            let shards = keys.chunk_by(|a, b| a.shard() == b.shard());
-            shards
-                .map(|keys| live.filters.count(&mut keys.iter().copied()))
-                .sum()
-        });
-        let (job, keys) = (job.id(), all);
-        let line = ReportLine::Chunk(ChunkLine {
-            job,
-            keys,
-            entry,
-            stats,
-            written,
-            in_live,
-        });
-        let mut text = serde_json::to_vec(&line).expect("plain fields");
-        text.push(b'\n');
-        let mut out = io::stdout().lock();
-        out.write_all(&text)
-            .and_then(|()| out.flush())
-            .map_err(CommandError::data_output)
+        let chunk = BuiltChunk::build(&self.filter, &self.keys);
+        self.keys.clear();
+        self.filter_bytes = 0;
+
+        let record = chunk.record();
+        let put = self.store.put_chunk_ahead(self.audience, chunk);
+        let written = self.runtime.block_on(put)?;
+        self.written.push(ChunkLine { record, written });
+        Ok(())
     }
 }

@@ -1,444 +1,410 @@
-//! `publish` command: commits the chunks of a job as a generation, after checking all reports.
+//! `publish` command: begins a build on Spark, and commits its chunks after checking all reports.
 
 use clap::Args;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use rtad_cli::command_error::CommandError;
 use rtad_core::device::KeyDigest;
-use rtad_core::snapshot::{BuildReport, ChunkRecord, Digest};
-use rtad_core::snapshot::{FilterCheck, Manifest, ManifestBuilder, shards_per_chunk};
-use rtad_sign::{SignArgs, TrustArgs};
-use rtad_store::write::{Base, Publication};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, FilterCheck, Manifest, ManifestBuilder};
+use rtad_sign::SignArgs;
+use rtad_store::write::{Base, StoreWriter};
 use rtad_store::{Store, StoreError};
 
-use super::super::carried::{CarriedLimitArgs, CarriedReport};
-use super::super::context::{Output, runtime};
+use super::super::carried::{Carried, CarriedArgs, CarriedReport};
+use super::super::context::{Output, Target, runtime};
 use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
+use super::super::input_report::add_columns;
 use super::super::lineage_args::LineageArgs;
-use super::super::new_manifest::{NO_GENERATION, new_manifest};
+use super::super::new_manifest::new_manifest;
 use super::super::overlap::{Overlap, sampled};
 use super::super::reject_args::RejectLimit;
 use super::super::skew::Skew;
+use super::super::value_parsers::parse_ratio;
 use super::error::JobError;
-use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
+use super::lines::{self, KeysLine, PartLine, ReportLine};
 use super::publish_report::PublishReport;
-use super::spec::{ChangedKeys, Job};
-use crate::frames::BUCKETS;
-use crate::input::InputError;
+use super::spec::Job;
+use crate::input::Reason;
+use crate::merged_deltas::MergedDeltas;
 
-/// Publish the chunks of a distributed build: the last step, run once.
+/// Publish the chunks of a build on Spark: run by the driver for the duration of the job.
 ///
-/// Takes the report lines of `rtad-loader keys`, `distinct` and `chunk`, in any order. Publishes
-/// only if every part was deduplicated with the keys of --changes, and the chunks belong to this
-/// job, share one layout, do not overlap, hold all keys and exist in the store. Lines of a chunk
-/// may repeat; each line of `keys` and `distinct` must occur once. The lines of `keys` name the
-/// hash of the ids, so there may be no more keys than they report.
+/// Checks the flags and the live generation, then writes one line of JSON, the job, for every
+/// `rtad-loader chunk`. Reads the report lines of all tasks from stdin until it ends. Publishes
+/// only if every part is reported once, the chunks have all keys that were made of the input and
+/// exist in the store, and nobody else has published. Writes the report after that.
 ///
 /// Exit codes and limits are the same as for `rtad-loader build`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct PublishArgs {
-    /// Store of the snapshots, as in `rtad-loader build`
-    #[arg(long, value_name = "URL")]
-    store: String,
-    /// Output of `rtad-loader begin`: the JSON itself, or a file with it
-    #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
-    job: Job,
     #[command(flatten)]
-    trust: TrustArgs,
+    target: Target,
     #[command(flatten)]
     sign: SignArgs,
-    #[command(flatten)]
-    reject_limit: RejectLimit,
-    /// Publish even without any chunk; over a generation with keys this also needs --max-shrink 1
+    /// Target false-positive rate of the filters, a fraction
+    #[arg(long, value_name = "P", default_value_t = 0.0001)]
+    fpr: f64,
+    /// Kind of filter: block512, ribbon
+    #[arg(long, value_name = "KIND", default_value = "block512")]
+    filter: FilterKind,
+    /// Publish nothing if more than this fraction of all values is malformed, or if a task has rows
+    /// but no usable id; 1 accepts both. Blank values do not count
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
+    max_reject_ratio: f64,
+    /// Publish even without any usable id; over a generation with keys this also needs
+    /// --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
     gate: GateArgs,
     #[command(flatten)]
-    carried: CarriedLimitArgs,
+    carried: CarriedArgs,
     #[command(flatten)]
     expiry: ExpiryArgs,
     #[command(flatten)]
     lineage: LineageArgs,
-    /// Run all checks, but write nothing to the store
+    /// Begin nothing unless the audience has a live generation, against a mistyped --store or
+    /// --audience
     #[arg(long)]
-    dry_run: bool,
-    /// Files of report lines, or `-` for stdin
-    #[arg(required = true, value_name = "LINES")]
-    lines: Vec<PathBuf>,
-}
-
-#[derive(Debug, Default)]
-struct StepReports {
-    read: KeysLine,
-    /// A part whose values are all unusable.
-    unusable: Option<KeysLine>,
-    distinct: DistinctParts,
-    chunks: BTreeMap<u32, ChunkLine>,
-}
-
-#[derive(Debug, Default)]
-struct DistinctParts {
-    parts: BTreeMap<u32, u32>,
-    keys: u64,
-    /// Distinct keys before removals.
-    found: u64,
-    /// Keys read from `--changes`.
-    changes: ChangedKeys,
-    carried: CarriedReport,
+    require_live: bool,
 }
 
 pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
-    let job = &args.job;
-    let store = args.trust.applied_to(Store::open(&args.store)?)?;
-    let (store, signer) = args.sign.signer(store, &args.trust)?;
-    let is_signed = signer.is_some();
-    // A dry run also works on a read-only store.
-    let writer = match args.dry_run {
-        true => None,
-        false => Some(args.sign.writer_by(store.clone(), signer)?),
+    let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
+    let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
+    let runtime = runtime()?;
+    let begun = runtime.block_on(Begun::read(args, &filter, &writer))?;
+    output.step_data(&Job::new(&begun.base, &filter, args.carried.keep_carried))?;
+
+    let reports = Reports::of(lines::read_stdin()?);
+    reports.check(args, &begun)?;
+
+    let published = Publish {
+        args,
+        filter,
+        writer: &writer,
+        begun: &begun,
+        reports: &reports,
     };
-    let reported = StepReports::read(args)?;
-    reported.check(args)?;
-    let digest = reported.read.digest()?;
-    let carried = reported.carried(job);
-    let (base, filter) = (job.base(), job.filter());
-    let summary = runtime()?.block_on(async {
-        // First, because the gate compares with the live generation.
-        let publication = match &writer {
-            Some(writer) => {
-                writer.check_unsigned_write(base.audience()).await?;
-                Some(writer.publish(base.clone()).await?)
-            }
-            None => {
-                base.check_is_live(store.live(base.audience()).await?.as_ref())?;
-                None
-            }
-        };
-        let fpr = job.target_fpr;
-        let gate = Gate::open(&args.gate, (&filter, fpr), digest, &store, &base).await?;
-        let generation = publication
-            .as_ref()
-            .map_or(NO_GENERATION, Publication::generation);
-        let (manifest, check) = reported.manifest(args, generation, digest);
-        // Parse the manifest as readers do: the reports may be invalid.
-        Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
-            .map_err(JobError::InvalidManifest)?;
-        gate.check(&manifest, &check)?;
-        let overlap = reported.overlap(&store, &base).await?;
-        if overlap.is_none() && gate.needs_overlap() {
-            return Err(JobError::OverlapUnknown.into());
-        }
-        gate.check_overlap(overlap)?;
-        let missing = store
-            .missing_chunks(base.audience(), manifest.chunks())
-            .await?;
-        if let Some(entry) = missing.first() {
-            let (missing, chunks, first) = (missing.len(), manifest.chunks().len(), entry.digest);
-            return Err(JobError::MissingChunks {
-                missing,
-                chunks,
-                first,
-            }
-            .into());
-        }
-        if let Some(publication) = publication {
-            publication.commit(&manifest).await?;
-        }
-        Skew::of(&manifest).warn(job.audience.as_str());
-        Ok::<_, CommandError>(reported.report(
-            &manifest,
-            gate,
-            (carried, overlap),
-            (args.dry_run, is_signed),
-        ))
-    })?;
-    if let Some(carried) = carried {
-        carried.warn(job.audience.as_str());
+    let report = runtime.block_on(published.commit())?;
+
+    let audience = args.target.audience.as_str();
+    if let Some(carried) = report.carried {
+        carried.warn(audience);
     }
-    output.report(&summary, PublishReport::write_text)
+    output.report(&report, PublishReport::write_text)
 }
 
-impl StepReports {
-    fn read(args: &PublishArgs) -> Result<Self, JobError> {
-        let (mut reported, job) = (Self::default(), args.job.id());
-        let (mut keys, mut wrong) = (None, None);
-        lines::read(&args.lines, |line| match line {
-            ReportLine::Keys(line) => {
-                reported.read.add(&line);
-                if line.is_unusable() {
-                    reported.unusable = Some(line);
-                }
-            }
-            ReportLine::Distinct(line) => {
-                if let Err(error) = reported.distinct.take(&line) {
-                    wrong.get_or_insert(error);
-                }
-            }
-            ReportLine::Chunk(line) => {
-                let expected = *keys.get_or_insert(line.keys);
-                if let Err(error) = reported.take(args, line, job, expected) {
-                    wrong.get_or_insert(error);
-                }
-            }
-        })?;
-        wrong.map_or(Ok(reported), Err)
-    }
+/// The live generation when the build began.
+struct Begun {
+    base: Base,
+    gate: Gate,
+    merged: MergedDeltas,
+    /// `None` if they are unreadable.
+    carried: Option<Carried>,
+}
 
-    fn take(
-        &mut self,
+impl Begun {
+    async fn read(
         args: &PublishArgs,
-        line: ChunkLine,
-        job: Digest,
-        expected: u64,
-    ) -> Result<(), JobError> {
-        let shards_per_chunk = shards_per_chunk(&args.job.filter(), line.keys);
-        let first = line.entry.first_shard;
-        let last = first.saturating_add(line.entry.shard_count.saturating_sub(1));
-        let chunk = first / shards_per_chunk;
-        if line.job != job {
-            return Err(JobError::OtherJob { chunk });
+        filter: &FilterSpec,
+        writer: &StoreWriter,
+    ) -> Result<Self, CommandError> {
+        let base = args.gate.base(writer, &args.target.audience).await?;
+        writer.check_unsigned_write(base.audience()).await?;
+        if args.require_live && base.with_generation().is_none() {
+            return Err(CommonError::not_published(&args.target.audience));
         }
-        if line.keys != expected {
-            return Err(JobError::KeysDiffer {
-                chunk,
-                found: line.keys,
-                expected,
-            });
-        }
-        if last / shards_per_chunk != chunk
-            || last > u32::from(u16::MAX)
-            || line.entry.shard_count == 0
-        {
-            return Err(JobError::Misaligned {
-                first,
-                last,
-                shards_per_chunk,
-            });
-        }
-        match self.chunks.get_mut(&chunk) {
-            Some(held) if held.entry != line.entry || held.stats != line.stats => {
-                Err(JobError::ChunkDiffers { chunk })
-            }
-            Some(held) => {
-                held.written |= line.written;
-                Ok(())
-            }
-            None => {
-                self.chunks.insert(chunk, line);
-                Ok(())
-            }
-        }
-    }
 
-    /// Rejects incomplete or unusable reports.
-    fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
-        if let Some(part) = &self.unusable {
-            args.reject_limit
-                .check_one("of one `keys` step", &part.counts(), args.allow_empty)?;
-        }
-        let sum = self.read.counts();
-        args.reject_limit.check_one(
-            "of all `keys` steps",
-            &sum,
-            args.allow_empty || sum.keys == 0,
-        )?;
-        args.reject_limit.warn_of_columns(&self.read.columns);
-        if let Some(column) = self.read.absent.first().filter(|_| sum.rows > 0) {
-            return Err(InputError::NoMember {
-                column: column.clone(),
-                rows: sum.rows,
-            }
-            .into());
-        }
-        self.distinct.check(&args.job)?;
-        let (found, reported) = (
-            self.distinct.found,
-            self.read.keys + self.distinct.changes.added,
-        );
-        if found > reported {
-            return Err(JobError::KeysUnreported { found, reported }.into());
-        }
-        if args.carried.is_given() && args.job.carried.report.is_none() {
-            return Err(JobError::CarriedUnread.into());
-        }
-        args.carried.check(self.distinct.carried)?;
-        let found = self.chunks.values().map(|line| line.entry.keys).sum();
-        let cut_for = self.chunks.values().next().map_or(0, |line| line.keys);
-        for expected in [self.distinct.keys, cut_for] {
-            if found != expected {
-                return Err(JobError::KeyCountMismatch { found, expected }.into());
-            }
-        }
-        if found == 0 && !args.allow_empty {
-            return Err(CommonError::Empty {
-                rows: self.read.rows,
-            }
-            .into());
-        }
-        Ok(())
-    }
-
-    /// The carried changes; `None` if `begin` could not read them.
-    fn carried(&self, job: &Job) -> Option<CarriedReport> {
-        let report = job.carried.report?;
-        Some(if report.kept {
-            report
-        } else {
-            self.distinct.carried
+        let store = writer.store();
+        let sizes = (filter, args.fpr);
+        let gate = Gate::open(&args.gate, sizes, KeyDigest::Md5, store, &base).await?;
+        let mut merged = MergedDeltas::read(store, &base).await?;
+        let flags = (args.carried.keep_carried, args.carried.limit.is_given());
+        let carried = Carried::read(flags, &mut merged, store, &base).await?;
+        Ok(Self {
+            base,
+            gate,
+            merged,
+            carried,
         })
     }
 
-    /// The overlap with the live generation; `None` without one, or if a step could not read it.
-    async fn overlap(&self, store: &Store, base: &Base) -> Result<Option<Overlap>, StoreError> {
-        let found: Option<Vec<u64>> = self.chunks.values().map(|line| line.in_live).collect();
-        let (Some(current), Some(found)) = (base.current(), found) else {
-            return Ok(None);
-        };
-        let live = store.manifest(base.audience(), current).await?;
-        let checked = sampled(&live).iter().map(|entry| entry.keys).sum();
-        Ok((checked > 0).then(|| Overlap::of(checked, found.iter().sum())))
-    }
-
-    fn manifest(
-        &self,
-        args: &PublishArgs,
-        generation: u64,
-        digest: KeyDigest,
-    ) -> (Manifest, FilterCheck) {
-        let job = &args.job;
-        let mut manifest = ManifestBuilder::new(job.filter(), job.target_fpr);
-        for line in self.chunks.values() {
-            manifest.add_record(ChunkRecord {
-                entry: line.entry.clone(),
-                stats: line.stats,
-            });
-        }
-        let build = BuildReport {
-            rows: self.read.rows,
-            duplicates: self.duplicates(),
-            rejected: self.read.rejected.values().sum(),
-            ..BuildReport::default()
-        };
-        let (folded, check) = (job.folded(), manifest.check());
-        let audience = &job.audience;
-        let manifest = new_manifest(manifest, audience, generation, build, folded, args.expiry)
-            .with_lineage(args.lineage.labels())
-            .with_key_digest(digest);
-        (manifest, check)
-    }
-
-    fn report(
-        &self,
-        manifest: &Manifest,
-        gate: Gate,
-        (carried, overlap): (Option<CarriedReport>, Option<Overlap>),
-        (dry_run, signed): (bool, bool),
-    ) -> PublishReport {
-        let Self {
-            read,
-            distinct,
-            chunks,
-            ..
-        } = self;
-        PublishReport {
-            audience: manifest.audience().as_str().to_owned(),
-            generation: (!dry_run).then_some(manifest.generation()),
-            dry_run,
-            signed: signed && !dry_run,
-            keys: manifest.keys(),
-            rows: read.rows,
-            values: read.values,
-            duplicates: self.duplicates(),
-            rejected: read.rejected.clone(),
-            columns: read.columns.clone(),
-            added: distinct.changes.added,
-            removed: distinct.found.saturating_sub(distinct.keys),
-            expected_fpr: manifest.expected_fpr(),
-            size_bytes: manifest.size_bytes(),
-            chunks: chunks.len(),
-            chunks_written: chunks.values().filter(|line| line.written).count(),
-            expires_unix_seconds: manifest.expires_unix_seconds(),
-            carried,
-            overlap,
-            skew: Skew::of(manifest),
-            lineage: manifest.lineage().cloned().unwrap_or_default(),
-            gate,
-        }
-    }
-
-    fn duplicates(&self) -> u64 {
-        (self.read.keys + self.distinct.changes.added).saturating_sub(self.distinct.found)
+    fn removed_keys(&self) -> u64 {
+        self.merged
+            .removed()
+            .map_or(0, |removed| removed.len() as u64)
     }
 }
 
-impl DistinctParts {
-    fn take(&mut self, line: &DistinctLine) -> Result<(), JobError> {
-        let (first, buckets) = (line.first_bucket, line.buckets);
-        if buckets == 0 || first >= BUCKETS || buckets > BUCKETS - first {
-            return Err(JobError::InvalidPart { first, buckets });
+/// The reports of all tasks.
+#[derive(Debug, Default)]
+struct Reports {
+    /// Sums over the tasks that made keys.
+    made: KeysLine,
+    /// A task whose values are all unusable.
+    unusable: Option<KeysLine>,
+    parts: Vec<PartLine>,
+}
+
+impl Reports {
+    fn of(lines: Vec<ReportLine>) -> Self {
+        let mut reports = Self::default();
+        for line in lines {
+            match line {
+                ReportLine::Keys(line) => {
+                    reports.made.rows += line.rows;
+                    add_columns(&mut reports.made.columns, &line.columns);
+                    if line.is_unusable() {
+                        reports.unusable = Some(line);
+                    }
+                }
+                ReportLine::Chunks(line) => reports.parts.push(line),
+            }
         }
-        if self.parts.insert(first, buckets).is_some() {
-            return Err(JobError::PartTwice { bucket: first });
+        reports.parts.sort_unstable_by_key(|line| line.part);
+        reports
+    }
+
+    fn sum(&self, of_part: impl Fn(&PartLine) -> u64) -> u64 {
+        self.parts.iter().map(of_part).sum()
+    }
+
+    /// Rejects incomplete or unusable reports.
+    fn check(&self, args: &PublishArgs, begun: &Begun) -> Result<(), CommandError> {
+        self.check_input(args)?;
+        self.check_parts()?;
+        self.check_keys(begun)?;
+
+        if let Some(carried) = self.carried(begun) {
+            args.carried.limit.check(carried)?;
         }
-        self.keys += line.keys;
-        self.found += line.found;
-        self.changes.added += line.added;
-        self.changes.removed += line.removed;
-        self.carried.added += line.carried.added;
-        self.carried.removed += line.carried.removed;
-        self.carried.dropped += line.carried.dropped;
-        self.carried.returned += line.carried.returned;
+        if self.sum(|part| part.keys) == 0 && !args.allow_empty {
+            let rows = self.made.rows;
+            return Err(CommonError::Empty { rows }.into());
+        }
         Ok(())
     }
 
-    /// Checks that every bucket is in one part, and that the parts read all of `--changes`.
-    fn check(&self, job: &Job) -> Result<(), JobError> {
-        let carried = job
-            .carried
-            .report
-            .filter(|report| !report.kept)
-            .unwrap_or_default();
+    fn check_input(&self, args: &PublishArgs) -> Result<(), CommandError> {
+        let limit = RejectLimit::of_ratio(args.max_reject_ratio);
+        if let Some(task) = &self.unusable {
+            limit.check_one("of one task", &task.counts(), args.allow_empty)?;
+        }
+        let counts = self.made.counts();
+        let may_be_blank = args.allow_empty || counts.keys == 0;
+        limit.check_one("of all tasks", &counts, may_be_blank)?;
+        limit.warn_of_columns(&self.made.columns);
+        Ok(())
+    }
+
+    /// Checks that every part is reported once.
+    fn check_parts(&self) -> Result<(), JobError> {
+        let parts = self.parts.first().map_or(1, |line| line.parts);
         let mut next = 0;
-        for (first, buckets) in self
-            .parts
-            .iter()
-            .map(|(first, buckets)| (*first, *buckets))
-            .chain([(BUCKETS, 0)])
-        {
-            if first > next {
-                return Err(JobError::PartMissing {
-                    first: next,
-                    last: first - 1,
+        for line in &self.parts {
+            if line.parts != parts {
+                return Err(JobError::OtherParts {
+                    part: line.part,
+                    parts: line.parts,
+                    expected: parts,
                 });
             }
-            if first < next {
-                return Err(JobError::PartTwice { bucket: first });
+            if line.part < next {
+                let part = line.part;
+                return Err(JobError::PartTwice { part, parts });
             }
-            next = first + buckets;
+            if line.part > next {
+                break;
+            }
+            next += 1;
         }
+        if next < parts {
+            return Err(JobError::PartMissing { part: next, parts });
+        }
+        Ok(())
+    }
+
+    /// Checks that no keys were lost, or read from other deltas.
+    fn check_keys(&self, begun: &Begun) -> Result<(), JobError> {
+        let (read, made) = (self.sum(|part| part.read), self.made.counts().keys);
+        if read != made {
+            return Err(JobError::KeysDiffer { read, made });
+        }
+
+        let added = begun.merged.added().len() as u64;
         for (what, found, expected) in [
-            ("deltas added", self.changes.added, job.changes.added),
-            ("deltas removed", self.changes.removed, job.changes.removed),
-            ("earlier deltas added", self.carried.added, carried.added),
+            ("deltas added", self.sum(|part| part.added), added),
             (
-                "earlier deltas removed",
-                self.carried.removed,
-                carried.removed,
+                "deltas removed",
+                self.sum(|part| part.removed),
+                begun.removed_keys(),
             ),
         ] {
             if found != expected {
-                return Err(JobError::ChangesNotRead {
+                return Err(JobError::ChangesDiffer {
                     what,
                     found,
                     expected,
                 });
             }
         }
+
+        let expected = self.sum(|part| part.keys);
+        let found = self.sum(|part| {
+            part.chunks
+                .iter()
+                .map(|chunk| chunk.record.entry.keys)
+                .sum()
+        });
+        if found != expected {
+            return Err(JobError::KeyCountMismatch { found, expected });
+        }
         Ok(())
+    }
+
+    /// The carried changes; `None` if the driver or a task could not read them.
+    fn carried(&self, begun: &Begun) -> Option<CarriedReport> {
+        let carried = begun.carried.as_ref()?.unchecked();
+        if carried.kept {
+            return Some(carried);
+        }
+        let mut sum = CarriedReport::default();
+        for part in &self.parts {
+            sum.add(part.carried?);
+        }
+        Some(sum)
+    }
+
+    fn duplicates(&self, begun: &Begun) -> u64 {
+        let read = self.sum(|part| part.read) + begun.merged.added().len() as u64;
+        read.saturating_sub(self.sum(|part| part.found))
+    }
+}
+
+/// A checked build that is to be published.
+struct Publish<'a> {
+    args: &'a PublishArgs,
+    filter: FilterSpec,
+    writer: &'a StoreWriter,
+    begun: &'a Begun,
+    reports: &'a Reports,
+}
+
+impl Publish<'_> {
+    async fn commit(&self) -> Result<PublishReport, CommandError> {
+        let (store, base) = (self.writer.store(), &self.begun.base);
+        let publication = self.writer.publish(base.clone()).await?;
+        let generation = publication.generation();
+        let (manifest, check) = self.manifest(generation);
+        // Parse the manifest as readers do: the reports may be invalid.
+        Manifest::parse(&manifest.to_bytes(), base.audience(), generation)
+            .map_err(JobError::InvalidManifest)?;
+
+        let gate = self.begun.gate;
+        gate.check(&manifest, &check)?;
+        let overlap = self.overlap(store).await?;
+        if overlap.is_none() && gate.needs_overlap() {
+            return Err(JobError::OverlapUnknown.into());
+        }
+        gate.check_overlap(overlap)?;
+
+        let missing = store
+            .missing_chunks(base.audience(), manifest.chunks())
+            .await?;
+        if let Some(entry) = missing.first() {
+            return Err(JobError::MissingChunks {
+                missing: missing.len(),
+                chunks: manifest.chunks().len(),
+                first: entry.digest,
+            }
+            .into());
+        }
+
+        publication.commit(&manifest).await?;
+        Skew::of(&manifest).warn(base.audience().as_str());
+        Ok(self.report(&manifest, overlap))
+    }
+
+    fn manifest(&self, generation: u64) -> (Manifest, FilterCheck) {
+        let mut chunks = ManifestBuilder::new(self.filter, self.args.fpr);
+        for part in &self.reports.parts {
+            for chunk in &part.chunks {
+                chunks.add_record(chunk.record.clone());
+            }
+        }
+        let check = chunks.check();
+
+        let counts = self.reports.made.counts();
+        let build = BuildReport {
+            rows: counts.rows,
+            duplicates: self.reports.duplicates(self.begun),
+            rejected: counts.rejected.iter().sum(),
+            ..BuildReport::default()
+        };
+        let audience = self.begun.base.audience();
+        let folded = self.begun.merged.folded.clone();
+        let manifest = new_manifest(
+            chunks,
+            audience,
+            generation,
+            build,
+            folded,
+            self.args.expiry,
+        )
+        .with_lineage(self.args.lineage.labels());
+        (manifest, check)
+    }
+
+    /// The overlap with the live generation; `None` without one, or if a task could not read it.
+    async fn overlap(&self, store: &Store) -> Result<Option<Overlap>, StoreError> {
+        let base = &self.begun.base;
+        let Some(current) = base.with_generation() else {
+            return Ok(None);
+        };
+        let mut kept = 0;
+        for part in &self.reports.parts {
+            let Some(in_live) = part.in_live else {
+                return Ok(None);
+            };
+            kept += in_live;
+        }
+        let live = store.manifest(base.audience(), current).await?;
+        let checked = sampled(&live).iter().map(|entry| entry.keys).sum();
+        Ok(Some(Overlap::of(checked, kept)))
+    }
+
+    fn report(&self, manifest: &Manifest, overlap: Option<Overlap>) -> PublishReport {
+        let (begun, reports) = (self.begun, self.reports);
+        let counts = reports.made.counts();
+        let written =
+            reports.sum(|part| part.chunks.iter().map(|chunk| chunk.written as u64).sum());
+        PublishReport {
+            audience: manifest.audience().as_str().to_owned(),
+            generation: manifest.generation(),
+            signed: self.writer.signs(),
+            keys: manifest.keys(),
+            rows: counts.rows,
+            values: counts.values,
+            duplicates: reports.duplicates(begun),
+            blank: counts.of(Reason::Blank),
+            malformed: counts.malformed(),
+            columns: reports.made.columns.clone(),
+            added: begun.merged.added().len() as u64,
+            removed: reports.sum(|part| part.found - part.keys),
+            expected_fpr: manifest.expected_fpr(),
+            size_bytes: manifest.size_bytes(),
+            chunks: manifest.chunks().len(),
+            chunks_written: written as usize,
+            expires_unix_seconds: manifest.expires_unix_seconds(),
+            carried: reports.carried(begun),
+            overlap,
+            skew: Skew::of(manifest),
+            lineage: manifest.lineage().cloned().unwrap_or_default(),
+            gate: begun.gate,
+        }
     }
 }

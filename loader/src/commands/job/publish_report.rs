@@ -1,6 +1,5 @@
 //! Report of `publish`.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use indicatif::{HumanBytes, HumanCount};
@@ -19,38 +18,37 @@ use super::super::skew::Skew;
 /// The JSON object of `publish --json`.
 #[derive(Debug, Serialize)]
 pub struct PublishReport {
-    pub(super) audience: String,
-    /// `None` in a dry run.
-    pub(super) generation: Option<u64>,
-    pub(super) dry_run: bool,
-    pub(super) signed: bool,
-    pub(super) keys: u64,
-    pub(super) rows: u64,
-    pub(super) values: u64,
-    pub(super) duplicates: u64,
-    pub(super) rejected: BTreeMap<String, u64>,
-    pub(super) columns: Vec<ColumnReport>,
-    pub(super) added: u64,
-    pub(super) removed: u64,
-    pub(super) expected_fpr: f64,
-    pub(super) size_bytes: u64,
-    pub(super) chunks: usize,
-    pub(super) chunks_written: usize,
-    pub(super) expires_unix_seconds: Option<u64>,
+    pub audience: String,
+    pub generation: u64,
+    pub signed: bool,
+    pub keys: u64,
+    pub rows: u64,
+    pub values: u64,
+    pub duplicates: u64,
+    pub blank: u64,
+    pub malformed: u64,
+    pub columns: Vec<ColumnReport>,
+    pub added: u64,
+    pub removed: u64,
+    pub expected_fpr: f64,
+    pub size_bytes: u64,
+    pub chunks: usize,
+    pub chunks_written: usize,
+    pub expires_unix_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) carried: Option<CarriedReport>,
+    pub carried: Option<CarriedReport>,
     /// `None` without a readable live generation.
-    pub(super) overlap: Option<Overlap>,
+    pub overlap: Option<Overlap>,
     #[serde(flatten)]
-    pub(super) skew: Skew,
+    pub skew: Skew,
     #[serde(flatten)]
-    pub(super) lineage: Lineage,
-    pub(super) gate: Gate,
+    pub lineage: Lineage,
+    pub gate: Gate,
 }
 
 impl PublishReport {
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        write_published(out, &self.audience, self.generation, self.signed)?;
+        write_published(out, &self.audience, Some(self.generation), self.signed)?;
         if !self.lineage.labels.is_empty() {
             writeln!(out, "  labels      {}", labels_text(&self.lineage))?;
         }
@@ -61,14 +59,8 @@ impl PublishReport {
             "  keys        {} ({duplicates} duplicates)",
             HumanCount(self.keys)
         )?;
-        let rejected: Vec<_> = self
-            .rejected
-            .iter()
-            .map(|(why, n)| format!("{why} {}", HumanCount(*n)))
-            .collect();
-        if !rejected.is_empty() {
-            writeln!(out, "  rejected    {}", rejected.join(", "))?;
-        }
+        let (blank, malformed) = (HumanCount(self.blank), HumanCount(self.malformed));
+        writeln!(out, "  rejected    {blank} blank, {malformed} malformed")?;
         write_columns(out, "  ", &self.columns)?;
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;

@@ -115,7 +115,6 @@ fn check(kinds: [&str; 2], case: Option<Case>) {
         key_digest: KeyDigest::Md5,
         case,
         keys: maker,
-        is_part: false,
     };
     let folder = tempfile::tempdir().unwrap();
     let file = PrivateFile::create(&folder.path().join("rejects"), &[]).unwrap();

@@ -1,9 +1,0 @@
-//! Fuzz target: Key frames of a distributed build.
-#![no_main]
-
-#[path = "../loader.rs"]
-mod loader;
-use loader::{keys, progress};
-use rtad_fuzz::memory;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| loader::check_frames(input));
