@@ -170,11 +170,14 @@ def chain_first(first, rest):
 
 def key_bytes(batch):
     """The keys of a batch, back to back."""
+    import numpy
+
     keys = batch.column("key").drop_null()
     if not len(keys):
         return b""
-    values = memoryview(keys.buffers()[2])
-    return values[KEY_BYTES * keys.offset : KEY_BYTES * (keys.offset + len(keys))]
+    offsets = numpy.frombuffer(keys.buffers()[1], numpy.int32)
+    start, end = offsets[keys.offset], offsets[keys.offset + len(keys)]
+    return memoryview(keys.buffers()[2])[start:end]
 
 
 def run_task(command, blocks):
