@@ -10,6 +10,7 @@
 //!
 //! Ids are personal data: the text of a row goes only to the rejects file.
 
+pub mod arrow;
 mod batch_reader;
 mod batches;
 mod block;
@@ -34,7 +35,7 @@ mod remote;
 mod sink;
 mod value;
 
-pub use batches::{Batches, Rows};
+pub use batches::Batches;
 pub use error::InputError;
 pub use kinds::{Kinds, KindsError};
 pub use layout::{CellSyntax, Column, Input, Layout};

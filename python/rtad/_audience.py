@@ -67,7 +67,7 @@ class Audience:
     def diff(self, older: int, newer: int) -> dict[str, Any]:
         """What differs between two generations in the store, as `rtad-loader diff --json`."""
         arguments = command("diff", self._target, [older, newer])
-        found: dict[str, Any] = json.loads(_rtad.run(arguments, None, [], "md5", None))
+        found: dict[str, Any] = json.loads(_rtad.run(arguments, None, None))
         return found
 
     def __repr__(self) -> str:

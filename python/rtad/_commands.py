@@ -86,7 +86,7 @@ def remove(
 def rollback(url: str, name: str, *, to: int | None = None, **flags: Any) -> dict[str, Any]:
     """Makes an older generation live again, as `rtad-loader rollback`. Returns its report."""
     arguments = command("rollback", {"store": url, "audience": name, "to": to} | flags)
-    return _report(_rtad.run(arguments, None, [], "md5", None))
+    return _report(_rtad.run(arguments, None, None))
 
 
 def explain(
@@ -140,19 +140,10 @@ def _write(
         files = [files]
     if source is not None and files:
         raise TypeError("source and files: expected one of them")
-    # Batches are prepared for the columns and kinds of these arguments.
     for flag, argument in ("column", "columns"), ("id_kind", "kind"):
         if flag in flags:
             raise TypeError(f"{flag}: expected as {argument}=")
     kinds = _kinds(columns)
-    for column, of_ids in kinds.items():
-        # The loader would take the rest for a kind, and ask for a column that is not prepared.
-        if source is not None and "=" in column and not of_ids:
-            raise ValueError(f"columns: {column}: expected a name, or {{name: kind}}")
-    wanted = [(column, of_ids or kind) for column, of_ids in kinds.items()]
-    if value is not None:
-        # The text of a value is its digits, whatever the kind of the ids.
-        wanted.append((value, "openid"))
     words = ["-"] if source is not None else [os.fspath(path) for path in files]
     given = {
         "id_kind": kind,
@@ -162,7 +153,7 @@ def _write(
     arguments = command(name, target | given | dict(flags), words)
     rows = None if source is None else batches(source)
     with callback(progress) as told:
-        return _report(_rtad.run(arguments, rows, wanted, kind, told))
+        return _report(_rtad.run(arguments, rows, told))
 
 
 def _kinds(columns: Columns) -> dict[str, str | None]:

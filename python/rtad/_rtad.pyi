@@ -50,8 +50,6 @@ def keys(kind: str, ids: Any, blank: list[str]) -> Column: ...
 def run(
     arguments: list[str],
     objects: Iterable[Any] | None,
-    wanted: list[tuple[str, str]],
-    kind: str,
     progress: Callable[[str, int, int | None], object] | None,
 ) -> str: ...
 def explain(

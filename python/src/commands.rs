@@ -6,22 +6,19 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use rtad::offline::{OfflineRequest, explain_request, read_config};
-use rtad_core::device::IdKind;
 use rtad_core::error_chain::error_chain;
 use rtad_loader::host::{self, Batches};
 
 use super::job;
 use super::table::Tables;
 
-/// Runs a command of `rtad-loader`, whose input is `objects` if given: tables, whose `wanted`
-/// columns have these kinds, or ids of `kind`. Returns the report as JSON.
+/// Runs a command of `rtad-loader`, whose input is `objects` if given: tables, or ids. Returns the
+/// report as JSON.
 #[pyfunction]
 pub fn run(
     py: Python<'_>,
     arguments: Vec<String>,
     objects: Option<Bound<'_, PyAny>>,
-    wanted: Vec<(String, String)>,
-    kind: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let progress = progress.as_ref();
@@ -29,24 +26,13 @@ pub fn run(
         let work = move |watch: &_| host::run(&arguments, None, watch);
         return Ok(job::report(py, job::run(py, progress, None, work)?));
     };
-    let wanted = wanted
-        .into_iter()
-        .map(|(name, kinds)| (name, first_kind(&kinds)))
-        .collect();
-    let mut tables = Tables::open(&objects, wanted, first_kind(kind))?;
+
+    let mut tables = Tables::open(&objects)?;
     let (sender, batches) = Batches::new(tables.header().to_vec());
     let mut next = || tables.next_batch(py);
     let work = move |watch: &_| host::run(&arguments, Some(batches), watch);
-    Ok(job::report(
-        py,
-        job::run(py, progress, Some((&mut next, sender)), work)?,
-    ))
-}
-
-/// The first of some kinds. Another one than md5 stands for a mistake, which the command reports.
-fn first_kind(kinds: &str) -> IdKind {
-    let first = kinds.split(',').next().unwrap_or_default();
-    first.parse().unwrap_or(IdKind::Openid)
+    let done = job::run(py, progress, Some((&mut next, sender)), work)?;
+    Ok(job::report(py, done))
 }
 
 /// Explains the answer to a captured request, of a body and its encoding. Returns the explanation

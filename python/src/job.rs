@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, chan
 use std::thread;
 use std::time::Duration;
 
+use arrow_array::StructArray;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ use pyo3::prelude::*;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::CommandFailure;
 use rtad_core::error_chain::error_chain;
-use rtad_loader::host::{Done, Rows, Watch};
+use rtad_loader::host::{Done, Watch};
 
 /// Interval of progress and signals.
 const TICK: Duration = Duration::from_millis(100);
@@ -22,8 +23,8 @@ const SEND_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Batches, and the sender of their rows.
 pub type Feed<'f> = (
-    &'f mut dyn FnMut() -> PyResult<Option<Box<dyn Rows>>>,
-    SyncSender<Box<dyn Rows>>,
+    &'f mut dyn FnMut() -> PyResult<Option<StructArray>>,
+    SyncSender<StructArray>,
 );
 
 /// Runs `work`, feeds it, and calls `progress` with the phase, the count and the total. An
@@ -64,8 +65,8 @@ impl<T: Send> RunningJob<'_, '_, T> {
     /// Hands over all batches; returns the result if the work ended before.
     fn feed(
         &self,
-        next: &mut dyn FnMut() -> PyResult<Option<Box<dyn Rows>>>,
-        sender: SyncSender<Box<dyn Rows>>,
+        next: &mut dyn FnMut() -> PyResult<Option<StructArray>>,
+        sender: SyncSender<StructArray>,
     ) -> PyResult<Option<Result<T, CommandError>>> {
         let fed = self.feed_all(next, &sender);
         if fed.is_err() {
@@ -77,8 +78,8 @@ impl<T: Send> RunningJob<'_, '_, T> {
 
     fn feed_all(
         &self,
-        next: &mut dyn FnMut() -> PyResult<Option<Box<dyn Rows>>>,
-        sender: &SyncSender<Box<dyn Rows>>,
+        next: &mut dyn FnMut() -> PyResult<Option<StructArray>>,
+        sender: &SyncSender<StructArray>,
     ) -> PyResult<Option<Result<T, CommandError>>> {
         let mut ticks = 0;
         while let Some(mut rows) = next()? {

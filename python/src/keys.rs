@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyList};
 use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker};
 
 use super::column::{ResultColumn, UnusableCounts};
-use super::values::IdColumn;
+use super::values::{IdColumn, append_keys};
 
 static KEY_MAKER: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);
 const KEY_BYTES: usize = 16;
@@ -90,18 +90,17 @@ pub fn each_batch(
 ) -> PyResult<UnusableCounts> {
     let (mut keys, mut is_usable) = (Vec::new(), Vec::new());
     let mut counts = UnusableCounts::default();
-    let read = ids.each_batch(kind, |values| {
+    ids.each_batch(kind, |ids| {
         keys.clear();
         is_usable.clear();
-        values.keys(maker, (digest, kind), &mut keys, |result| {
+        append_keys(ids, maker, (digest, kind), &mut keys, |result| {
             is_usable.push(result.is_ok());
             if let Err(reason) = result {
                 counts.add(reason);
             }
         });
         each(&keys, &is_usable);
-    });
-    read.map_err(arrow_failure)?;
+    })?;
     Ok(counts)
 }
 

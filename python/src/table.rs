@@ -1,16 +1,14 @@
 //! Rows for the loader: batches of Arrow tables, NumPy arrays and lists of ids.
 
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, FieldRef};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, StructArray};
+use arrow_schema::{DataType, Field, FieldRef};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
-use rtad_core::device::IdKind;
-use rtad_loader::host::Rows;
-
 use super::keys::arrow_failure;
-use super::values::{Arrays, IdColumn, TextBatch, ValueForm, column_of, form_of};
+use super::values::IdColumn;
 
 /// Rows handed over at once.
 const BATCH_ROWS: usize = 65_536;
@@ -20,47 +18,31 @@ const UNNAMED: &str = "id";
 /// A stream of tables or of ids, from an iterator over objects that [`IdColumn::read`] accepts.
 pub struct Tables<'py> {
     objects: Bound<'py, PyIterator>,
-    /// Columns to read, and the first kind of each. Empty for a stream of ids.
-    wanted: Vec<(String, IdKind)>,
-    kind: IdKind,
     open: Option<OpenObject>,
     header: Vec<String>,
 }
 
 /// An object of the stream.
 struct OpenObject {
-    arrays: Arrays,
-    field: FieldRef,
-    form: ValueForm,
+    column: IdColumn,
     /// The array that is handed over, and its next row.
     array: Option<(ArrayRef, usize)>,
 }
 
-/// A batch.
-struct TableBatch {
-    /// By the index in the header; `None` if it is not wanted.
-    columns: Vec<Option<TextBatch>>,
-    rows: usize,
-}
-
 impl<'py> Tables<'py> {
     /// Opens the first object, for its header.
-    pub fn open(
-        objects: &Bound<'py, PyAny>,
-        wanted: Vec<(String, IdKind)>,
-        kind: IdKind,
-    ) -> PyResult<Self> {
+    pub fn open(objects: &Bound<'py, PyAny>) -> PyResult<Self> {
         let objects = objects.try_iter()?;
         let mut tables = Self {
             objects,
-            wanted,
-            kind,
             open: None,
             header: Vec::new(),
         };
         tables.open = tables.next_object()?;
-        let names = tables.open.as_ref().map(|open| names(&open.field));
-        tables.header = names.unwrap_or_else(|| vec![UNNAMED.to_owned()]);
+        tables.header = match &tables.open {
+            Some(open) => column_names(&open.column.field),
+            None => vec![UNNAMED.to_owned()],
+        };
         Ok(tables)
     }
 
@@ -73,25 +55,19 @@ impl<'py> Tables<'py> {
         let Some(object) = self.objects.next() else {
             return Ok(None);
         };
-        let IdColumn {
-            arrays,
-            field,
-            form,
-        } = IdColumn::read(&object?)?;
         Ok(Some(OpenObject {
-            arrays,
-            field,
-            form,
+            column: IdColumn::read(&object?)?,
             array: None,
         }))
     }
 
     /// The next rows; `None` at the end.
-    pub fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<Box<dyn Rows>>> {
+    pub fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<StructArray>> {
         loop {
             let Some(open) = &mut self.open else {
                 return Ok(None);
             };
+
             if let Some((array, first)) = &mut open.array {
                 let rows = BATCH_ROWS.min(array.len() - *first);
                 let slice = array.slice(*first, rows);
@@ -99,14 +75,11 @@ impl<'py> Tables<'py> {
                 if *first == array.len() {
                     open.array = None;
                 }
-                let (field, form) = (FieldRef::clone(&open.field), open.form);
-                return Ok(Some(Box::new(self.batch(&slice, &field, form)?)));
+                return Ok(Some(table_of(slice, &open.column.field)));
             }
-            match py
-                .detach(|| open.arrays.next())
-                .transpose()
-                .map_err(arrow_failure)?
-            {
+
+            let next = py.detach(|| open.column.arrays.next());
+            match next.transpose().map_err(arrow_failure)? {
                 Some(array) if array.is_empty() => {}
                 Some(array) => open.array = Some((array, 0)),
                 None => {
@@ -121,7 +94,7 @@ impl<'py> Tables<'py> {
         let Some(open) = &self.open else {
             return Ok(());
         };
-        let found = names(&open.field);
+        let found = column_names(&open.column.field);
         if found == self.header {
             return Ok(());
         }
@@ -131,57 +104,22 @@ impl<'py> Tables<'py> {
             found.join(", ")
         )))
     }
+}
 
-    fn batch(&self, array: &ArrayRef, field: &FieldRef, form: ValueForm) -> PyResult<TableBatch> {
-        let DataType::Struct(fields) = field.data_type() else {
-            let texts = TextBatch::of(array, form, self.kind).map_err(arrow_failure)?;
-            return Ok(TableBatch {
-                columns: vec![Some(texts)],
-                rows: array.len(),
-            });
-        };
-        let texts = |(index, field): (usize, &FieldRef)| {
-            // As the loader finds a column of the header: by its trimmed name.
-            let name = field.name().trim_ascii();
-            let wanted = self
-                .wanted
-                .iter()
-                .find(|(wanted, _)| wanted.trim_ascii() == name);
-            let is_only = self.wanted.is_empty() && fields.len() == 1;
-            let kind = wanted
-                .map(|(_, kind)| *kind)
-                .or(is_only.then_some(self.kind));
-            let Some(kind) = kind else { return Ok(None) };
-            let form = form_of(field)?;
-            let texts = column_of(array, index).and_then(|ids| TextBatch::of(&ids, form, kind));
-            texts.map(Some).map_err(arrow_failure)
-        };
-        let columns = fields.iter().enumerate().map(texts);
-        Ok(TableBatch {
-            columns: columns.collect::<PyResult<_>>()?,
-            rows: array.len(),
-        })
+/// The rows as a table; ids are its only column.
+fn table_of(array: ArrayRef, field: &FieldRef) -> StructArray {
+    if let Some(table) = array.as_struct_opt() {
+        return table.clone();
     }
+    let ids = Field::new(UNNAMED, array.data_type().clone(), true)
+        .with_metadata(field.metadata().clone());
+    StructArray::new(vec![ids].into(), vec![array], None)
 }
 
 /// Names of a table's columns; the one of ids has no name of its own.
-fn names(field: &FieldRef) -> Vec<String> {
+fn column_names(field: &FieldRef) -> Vec<String> {
     match field.data_type() {
         DataType::Struct(fields) => fields.iter().map(|field| field.name().clone()).collect(),
         _ => vec![UNNAMED.to_owned()],
-    }
-}
-
-impl Rows for TableBatch {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    fn text(&self, column: usize, row: usize) -> &[u8] {
-        // Empty text would be a blank id in each row.
-        self.columns[column]
-            .as_ref()
-            .expect("the column is wanted")
-            .text(row)
     }
 }

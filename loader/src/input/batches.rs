@@ -1,43 +1,29 @@
-//! Batches of rows from the program around the loader, such as Arrow record batches.
+//! Batches of rows from the program around the loader: Arrow tables.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use arrow_array::StructArray;
 use parking_lot::Mutex;
 
 /// Batches that may wait to be read.
 const WAITING_BATCHES: usize = 2;
 
-/// A batch of rows.
-pub trait Rows: Send {
-    /// Number of rows.
-    fn rows(&self) -> usize;
-
-    /// The text of a row in a column of the header; empty for a null. Asked of the columns that the
-    /// command names.
-    fn text(&self, column: usize, row: usize) -> &[u8];
-}
-
 /// The receiving side of a stream of batches, which can be read once.
 #[derive(Clone)]
 pub struct Batches {
     header: Arc<[String]>,
-    receiver: Arc<Mutex<Receiver<Box<dyn Rows>>>>,
+    receiver: Arc<Mutex<Receiver<StructArray>>>,
 }
 
 impl Batches {
     /// A stream of batches with the columns of `header`. It ends when the sender is dropped.
-    pub fn new(header: Vec<String>) -> (SyncSender<Box<dyn Rows>>, Self) {
+    pub fn new(header: Vec<String>) -> (SyncSender<StructArray>, Self) {
         let (sender, receiver) = sync_channel(WAITING_BATCHES);
         let receiver = Arc::new(Mutex::new(receiver));
-        (
-            sender,
-            Self {
-                header: header.into(),
-                receiver,
-            },
-        )
+        let header = header.into();
+        (sender, Self { header, receiver })
     }
 
     pub(crate) fn header(&self) -> &[String] {
@@ -45,7 +31,7 @@ impl Batches {
     }
 
     /// The next batch; `None` at the end.
-    pub(super) fn next(&self) -> Option<Box<dyn Rows>> {
+    pub(super) fn next(&self) -> Option<StructArray> {
         self.receiver.lock().recv().ok()
     }
 }

@@ -2,8 +2,10 @@
 
 use std::io;
 
+use arrow_schema::ArrowError;
 use rtad_store::StoreError;
 
+use super::arrow::UnsupportedType;
 use super::parquet::ParquetFault;
 use super::remote::store_error;
 use crate::progress::Stopped;
@@ -82,6 +84,17 @@ pub enum InputError {
     NoMember { column: String, rows: u64 },
     #[error(transparent)]
     Stopped(#[from] Stopped),
+    #[error("input {input}")]
+    ColumnType {
+        input: String,
+        source: UnsupportedType,
+    },
+    #[error("input {input}: column {column:?} could not be read")]
+    ColumnValues {
+        input: String,
+        column: String,
+        source: ArrowError,
+    },
     #[error("input {input}")]
     Parquet { input: String, source: ParquetFault },
 }

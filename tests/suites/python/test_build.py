@@ -302,12 +302,6 @@ def test_sources_that_contradict_are_refused(rtad, source, flags, expected):
     assert str(failure.value) == expected
 
 
-@pytest.mark.parametrize("columns", ["a=md5", ["a=md5"]])
-def test_columns_in_the_notation_of_the_command_line_are_refused(rtad, columns):
-    with pytest.raises(ValueError, match=r"^columns: a=md5: expected a name, or {name: kind}$"):
-        rtad.build("store", "users", pyarrow.table({"a": ["x"]}), columns=columns)
-
-
 def test_memory_of_a_build_does_not_grow_with_its_rows(built, tmp_path):
     program = """
 import os, resource, sys

@@ -7,18 +7,20 @@ use std::sync::Arc;
 use parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
+use parquet::schema::types::SchemaDescriptor;
+use rtad_core::device::IdKind;
 
+use super::super::arrow::IdArray;
+use super::super::batch_reader::RowSender;
 use super::super::block::{Block, Pool};
-use super::super::cells::Cells;
 use super::super::csv::Columns;
 use super::super::error::InputError;
 use super::super::layout::Column;
 use super::super::open::Source;
 use super::super::remote::Remote;
-use super::super::value;
 use super::access::FileSource;
 use super::caught::caught;
-use super::column;
+use super::column::ColumnIds;
 use super::fault::{PageFault, ParquetFault};
 use super::schema::{self, Leaf};
 use crate::progress::Bytes;
@@ -86,79 +88,104 @@ pub struct OpenFile<'a> {
     pub(super) value: Option<&'a Column>,
 }
 
-impl OpenFile<'_> {
+/// A column that is read.
+struct Selected<'a> {
+    column: &'a Column,
+    kind: IdKind,
+    leaf: Leaf,
+}
+
+impl<'a> OpenFile<'a> {
     pub fn read(
         &self,
         source: usize,
         (pool, bytes): (&Pool, &Bytes),
-        mut send: impl FnMut(Block) -> bool,
+        send: impl FnMut(Block) -> bool,
     ) -> Result<(), InputError> {
         let metadata = self.metadata()?;
+        let schema = metadata.file_metadata().schema_descr();
+        let mut selected = Vec::with_capacity(self.columns.len() + 1);
+        for column in self.columns {
+            selected.push(self.select(schema, column, column.kinds.first())?);
+        }
+        if let Some(column) = self.value {
+            // The text of a value is its digits, whatever the kind of the ids.
+            selected.push(self.select(schema, column, IdKind::Openid)?);
+        }
+
         let group_bytes = self.access.len() / (metadata.num_row_groups() as u64).max(1);
-        let leaves = schema::find(metadata.file_metadata().schema_descr(), self.columns)
-            .map_err(|fault| self.fault(fault))?;
-        let value = self.value.map(|value| {
-            let leaves = schema::find(
-                metadata.file_metadata().schema_descr(),
-                std::slice::from_ref(value),
-            );
-            leaves
-                .map(|leaves| (value, leaves))
-                .map_err(|fault| self.fault(fault))
-        });
-        let value = value.transpose()?;
-        let mut cells = Cells::new(pool);
-        let mut values = Vec::new();
-        let mut first_row = 1_u64;
-        for (number, group) in metadata.row_groups().iter().enumerate() {
-            let rows = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
-            // Columns come one after the other: the values of the group's rows are kept meanwhile.
-            values.clear();
-            if let Some((column, leaves)) = &value {
-                let Leaf { index, form } = &leaves[0];
-                let mut each = |value: Option<&[u8]>| {
-                    values.push(value.and_then(value::parse));
-                    true
+        let mut sender = RowSender::new(source, pool, send);
+        for row_group in 0..metadata.num_row_groups() {
+            let mut readers = self.open_group(&metadata, row_group, &selected)?;
+            loop {
+                let mut ids = self.next_batch(&mut readers, row_group, &selected)?;
+                if ids.is_empty() {
+                    break;
+                }
+                let values = if self.value.is_some() {
+                    ids.pop()
+                } else {
+                    None
                 };
-                column::read(&self.access, group.column(*index), rows, *form, &mut each)
-                    .map_err(|fault| self.page_fault(fault, number, column))?;
-            }
-            for (column, Leaf { index, form }) in leaves.iter().enumerate() {
-                let mut row = first_row;
-                let mut wanted = true;
-                let mut each = |text: Option<&[u8]>| {
-                    let value = match value {
-                        None => Some(0),
-                        Some(_) => values.get((row - first_row) as usize).copied().flatten(),
-                    };
-                    cells.add(row, column, text.unwrap_or_default(), value);
-                    row = row.saturating_add(1);
-                    if column == 0 {
-                        cells.end_row();
-                    }
-                    wanted = !cells.is_full() || send(cells.take_block(source, pool));
-                    wanted
-                };
-                column::read(&self.access, group.column(*index), rows, *form, &mut each)
-                    .map_err(|fault| self.page_fault(fault, number, &self.columns[column]))?;
-                if !wanted {
+                if !sender.send_rows(&ids, values.as_ref()) {
                     return Ok(());
                 }
             }
-            first_row = first_row.saturating_add(rows);
             bytes.add(group_bytes);
         }
-        send(cells.take_block(source, pool));
+        sender.finish();
         Ok(())
+    }
+
+    fn select(
+        &self,
+        schema: &SchemaDescriptor,
+        column: &'a Column,
+        kind: IdKind,
+    ) -> Result<Selected<'a>, InputError> {
+        let leaf = schema::find(schema, column).map_err(|fault| self.fault(fault))?;
+        Ok(Selected { column, kind, leaf })
+    }
+
+    /// The readers of a row group's columns; none if it has no rows.
+    fn open_group(
+        &self,
+        metadata: &ParquetMetaData,
+        row_group: usize,
+        selected: &[Selected<'_>],
+    ) -> Result<Vec<ColumnIds>, InputError> {
+        let mut readers = Vec::with_capacity(selected.len());
+        if metadata.row_group(row_group).num_rows() == 0 {
+            return Ok(readers);
+        }
+        for Selected { column, kind, leaf } in selected {
+            let reader = ColumnIds::open(&self.access, metadata, row_group, leaf, *kind);
+            readers.push(reader.map_err(|fault| self.page_fault(fault, row_group, column))?);
+        }
+        Ok(readers)
+    }
+
+    /// The next ids of each column; none at the end of the row group, where all columns end.
+    fn next_batch(
+        &self,
+        readers: &mut [ColumnIds],
+        row_group: usize,
+        selected: &[Selected<'_>],
+    ) -> Result<Vec<IdArray>, InputError> {
+        let mut ids = Vec::with_capacity(readers.len());
+        for (reader, Selected { column, .. }) in readers.iter_mut().zip(selected) {
+            let next = reader.next_batch();
+            ids.extend(next.map_err(|fault| self.page_fault(fault, row_group, column))?);
+        }
+        Ok(ids)
     }
 
     fn metadata(&self) -> Result<ParquetMetaData, InputError> {
         let foreign = |reason| self.fault(ParquetFault::Foreign { reason });
         let read = |part: std::ops::Range<u64>| {
-            let until = part.end;
             let start = part.start;
             self.access
-                .read(part, until)
+                .read(part)
                 .map_err(|error| self.unreadable(error, start))
         };
         let len = self.access.len();
@@ -195,10 +222,7 @@ impl OpenFile<'_> {
             .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
         caught(|| ParquetMetaDataReader::decode_metadata_with_options(&bytes, Some(&options)))
-            .map_err(|fault| match fault {
-                PageFault::Read(error) => self.unreadable(error, len),
-                PageFault::Corrupt(reason) => self.fault(ParquetFault::Metadata { reason }),
-            })
+            .map_err(|reason| self.fault(ParquetFault::Metadata { reason }))
     }
 
     fn page_fault(&self, fault: PageFault, row_group: usize, column: &Column) -> InputError {

@@ -1,52 +1,44 @@
-//! Schema lookup: the column of each name, and the conversion of its values to the text of ids.
+//! Schema lookup: the column of each name, and the form of its values.
 
-use parquet::basic::{ConvertedType, LogicalType, Type};
-use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
-use rtad_core::device::IdKind;
+use std::sync::Arc;
 
+use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, Type};
+use parquet::errors::ParquetError;
+use parquet::schema::types::{self, ColumnDescriptor, SchemaDescriptor};
+
+use super::super::arrow::ValueForm;
 use super::super::layout::Column;
 use super::super::{csv, member};
+use super::caught::caught;
 use super::fault::ParquetFault;
-
-/// Conversion of a value to text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// The bytes are the text.
-    Text,
-    /// A number, written as its digits.
-    Digits { signed: bool },
-    /// The 16 bytes of an md5, written as 32 hex digits.
-    Digest,
-    /// 16 bytes, written as a UUID.
-    Uuid,
-}
 
 /// A selected column.
 #[derive(Debug)]
 pub struct Leaf {
     /// Index among all leaf columns.
     pub(super) index: usize,
-    pub(super) form: Form,
+    pub(super) form: ValueForm,
+    /// Those of a schema with this column alone.
+    pub(super) levels: FieldLevels,
 }
 
-/// The selected columns, in the order of `columns`.
-pub fn find(schema: &SchemaDescriptor, columns: &[Column]) -> Result<Vec<Leaf>, ParquetFault> {
-    columns
-        .iter()
-        .map(|column| find_one(schema, column))
-        .collect()
-}
-
-fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetFault> {
+/// Finds a column by its path.
+pub fn find(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetFault> {
     let path = member::path(&column.name);
     let named = |index: &usize| schema.column(*index).path().parts() == path;
     let mut found = (0..schema.num_columns()).filter(named);
     match (found.next(), found.next()) {
         (Some(index), None) => {
             let descriptor = schema.column(index);
-            let form =
-                form(&descriptor, column.kinds.first()).map_err(|found| refused(column, found))?;
-            Ok(Leaf { index, form })
+            let form = form(&descriptor).map_err(|found| refused(column, found))?;
+            let levels = caught(|| levels(&descriptor))
+                .map_err(|reason| ParquetFault::Metadata { reason })?;
+            Ok(Leaf {
+                index,
+                form,
+                levels,
+            })
         }
         (Some(_), Some(_)) => Err(ParquetFault::ColumnTwice {
             column: column.name.clone(),
@@ -82,8 +74,8 @@ fn refused(column: &Column, found: String) -> ParquetFault {
     }
 }
 
-/// The conversion of a column's type, or the name of an unsupported type.
-fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
+/// The form of a column's values, or the name of an unsupported type.
+fn form(column: &ColumnDescriptor) -> Result<ValueForm, String> {
     let (physical, logical) = (column.physical_type(), column.logical_type_ref());
     if column.max_rep_level() > 0 {
         return Err("in a list or a map".to_owned());
@@ -112,25 +104,63 @@ fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
         column.converted_type(),
         C::NONE | C::UTF8 | C::ENUM | C::JSON
     );
-    let signed = match (logical, column.converted_type()) {
-        (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
-        (None, C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64) => Some(false),
-        (None, C::NONE | C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64) => Some(true),
-        _ => None,
+    let is_plain = logical.is_none() && column.converted_type() == C::NONE;
+    let is_integer = match logical {
+        Some(logical) => matches!(logical, LogicalType::Integer(_)),
+        None => matches!(
+            column.converted_type(),
+            C::NONE
+                | C::INT_8
+                | C::INT_16
+                | C::INT_32
+                | C::INT_64
+                | C::UINT_8
+                | C::UINT_16
+                | C::UINT_32
+                | C::UINT_64
+        ),
     };
-    match (physical, signed) {
-        (Type::INT32 | Type::INT64, Some(signed)) => Ok(Form::Digits { signed }),
-        (Type::FIXED_LEN_BYTE_ARRAY, _) if column.type_length() < 1 => Err(type_name()),
-        (Type::FIXED_LEN_BYTE_ARRAY, _) if column.type_length() == 16 => match logical {
-            None if kind == IdKind::Md5 && column.converted_type() == C::NONE => Ok(Form::Digest),
-            Some(LogicalType::Uuid) if kind == IdKind::Md5 => Ok(Form::Digest),
-            Some(LogicalType::Uuid) => Ok(Form::Uuid),
-            _ if is_text => Ok(Form::Text),
-            _ => Err(type_name()),
-        },
-        (Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY, _) if is_text => Ok(Form::Text),
+    match physical {
+        Type::INT32 | Type::INT64 if is_integer => Ok(ValueForm::Text),
+        Type::BYTE_ARRAY if is_text => Ok(ValueForm::Text),
+        Type::FIXED_LEN_BYTE_ARRAY if column.type_length() < 1 => Err(type_name()),
+        Type::FIXED_LEN_BYTE_ARRAY if matches!(logical, Some(LogicalType::Uuid)) => {
+            Ok(ValueForm::Uuid)
+        }
+        Type::FIXED_LEN_BYTE_ARRAY if is_plain => Ok(ValueForm::Binary),
+        Type::FIXED_LEN_BYTE_ARRAY if is_text => Ok(ValueForm::Text),
         _ => Err(type_name()),
     }
+}
+
+/// The levels of a column alone. Texts are read as bytes, because one that is no UTF-8 is a
+/// rejected value rather than a corrupt file.
+fn levels(column: &ColumnDescriptor) -> Result<FieldLevels, ParquetError> {
+    let leaf = column.self_type_ptr();
+    let mut group_levels = column.max_def_level();
+    if leaf.is_optional() {
+        group_levels -= 1;
+    }
+    let mut field = match column.physical_type() {
+        Type::INT32 | Type::INT64 => leaf,
+        physical => {
+            let bytes = types::Type::primitive_type_builder(leaf.name(), physical)
+                .with_repetition(leaf.get_basic_info().repetition())
+                .with_length(column.type_length());
+            Arc::new(bytes.build()?)
+        }
+    };
+
+    // Each optional group around it has a level of its own.
+    for _ in 0..group_levels {
+        let group = types::Type::group_type_builder("group")
+            .with_repetition(Repetition::OPTIONAL)
+            .with_fields(vec![field]);
+        field = Arc::new(group.build()?);
+    }
+    let root = types::Type::group_type_builder("schema").with_fields(vec![field]);
+    let schema = SchemaDescriptor::new(Arc::new(root.build()?));
+    parquet_to_arrow_field_levels(&schema, ProjectionMask::all(), None)
 }
 
 fn names(schema: &SchemaDescriptor) -> String {

@@ -1,6 +1,5 @@
 //! Files of every encoding, valid and damaged, written by the `parquet` crate.
 
-mod hostile;
 mod write;
 
 use crate::progress::Bytes;
@@ -348,11 +347,11 @@ fn check(damaged: &[u8], what: &str) -> bool {
 fn truncated_file_is_refused() {
     for format in formats().iter().step_by(5) {
         let file = write(format);
-        for len in (0..file.len()).step_by(3) {
+        for len in (0..file.len()).step_by(7) {
             assert!(!check(&file[..len], &format!("{format:?} cut after {len}")));
         }
         // Bytes removed or inserted.
-        for at in (4..file.len()).step_by(29) {
+        for at in (4..file.len()).step_by(61) {
             check(
                 &[&file[..at], &file[at + 1..]].concat(),
                 &format!("{format:?} without byte {at}"),
@@ -368,7 +367,7 @@ fn truncated_file_is_refused() {
 /// Several damages at once, with extreme Thrift numbers inserted.
 #[test]
 fn mutants_are_read_or_refused() {
-    const MUTANTS: u64 = 20_000;
+    const MUTANTS: u64 = 2000;
     const EXTREMES: [&[u8]; 6] = [
         &[0],
         &[0xff, 0xff, 0xff, 0xff, 0x0f],
