@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use crate::platform::DeviceKeys;
-use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::device::IdKind;
+use rtad_log::record::{UnnamedDevice, UnnamedFacts};
+use rtad_log::row::{AskedIds, AudienceFacts, DecisionFacts, ExperimentFacts};
 use rtad_log::{
     AudienceFact, CapState, DecisionFact, ExperimentFact, InAudience, LoggedFacts, LookedUpIds,
 };
@@ -13,8 +15,8 @@ use smallvec::SmallVec;
 use crate::catalog::{Audience, Catalog, RequestKeys};
 use crate::platform::{AskedList, Digits, Read, Value};
 use crate::strategy::{
-    Assignment, Assignments, Attribute, AttributeValue, Attributes, Decision, Membership, Reason,
-    Tier, ValueKey,
+    Assignment, Assignments, Attribute, AttributeValue, Attributes, Decision, Experiment,
+    Membership, Reason, Tier, ValueKey,
 };
 
 /// Stands for a text that is not UTF-8: it is equal to no text of a configuration.
@@ -25,7 +27,7 @@ pub struct LoggedRequest<'r> {
     /// The request's own id.
     pub request_id: Option<&'r str>,
     /// The platform's ids of the requested strategies; `None` = all.
-    pub asked: Option<SmallVec<[&'r str; 8]>>,
+    pub asked: Option<AskedIds<'r>>,
     /// Its attributes.
     pub attributes: &'r dyn Attributes,
     /// The kind of id by which the platform caches the answer.
@@ -34,7 +36,7 @@ pub struct LoggedRequest<'r> {
 
 /// Decimal digits of the numbers of a request.
 #[derive(Default)]
-pub(super) struct Numbers {
+pub struct Numbers {
     request_id: Digits,
     asked: SmallVec<[Digits; 8]>,
 }
@@ -56,16 +58,16 @@ pub struct Decided<'d, 'r> {
 
 impl<'r> LoggedRequest<'r> {
     /// That of a platform's request.
-    pub(super) fn of_read(read: &'r Read<'_>, numbers: &'r mut Numbers) -> Self {
+    pub(crate) fn of_read(read: &'r Read<'_>, numbers: &'r mut Numbers) -> Self {
         let asked = match &read.asked {
             AskedList::All(_) => None,
             AskedList::Named(named) => {
                 numbers.asked.resize_with(named.len(), Digits::new);
-                let ids = named.iter().zip(&mut numbers.asked);
-                Some(
-                    ids.map(|(asked, digits)| text(asked.id.text(digits)))
-                        .collect(),
-                )
+                let mut ids = AskedIds::new();
+                for (asked, digits) in named.iter().zip(&mut numbers.asked) {
+                    ids.push(text(asked.id.text(digits)));
+                }
+                Some(ids)
             }
         };
         let request_id = match &read.request_id {
@@ -85,28 +87,62 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or(NOT_UTF8)
 }
 
-/// The facts of a request, with its decisions by index of the strategy: lists as iterators. Looks
-/// up each audience of the catalog, as other rules may read it.
+/// The facts of a request, with its decisions by index of the strategy. Looks up each audience of
+/// the catalog, as other rules may read it.
 pub fn facts<'f, 'd: 'f, 'r: 'f>(
     decided: &'f Decided<'d, 'r>,
     decisions: impl Iterator<Item = (usize, Decision)>,
     digits: &'f mut [Digits; Attribute::ALL.len()],
-) -> LoggedFacts<
-    'f,
-    DeviceKey,
-    impl Iterator<Item = &'f str>,
-    impl Iterator<Item = AudienceFact<'f>>,
-    impl Iterator<Item = ExperimentFact<'f>>,
-    impl Iterator<Item = DecisionFact<'f>>,
-> {
-    let &Decided {
-        catalog,
-        request,
-        keys,
-        assignments,
-        at,
-    } = decided;
-    let ids = if keys.is_unreadable() {
+) -> UnnamedFacts<'f> {
+    let catalog = decided.catalog;
+    let request = decided.request;
+    let mut facts = LoggedFacts {
+        request_id: request.request_id,
+        device: decided.keys.device().map(UnnamedDevice::new),
+        ids: looked_up(decided.keys),
+        attributes: [None; Attribute::ALL.len()],
+        asked: None,
+        audiences: AudienceFacts::new(),
+        experiments: ExperimentFacts::new(),
+        decisions: DecisionFacts::new(),
+    };
+
+    if let Some(asked) = &request.asked {
+        facts.asked = Some(asked.iter().copied().collect());
+    }
+    let attributes = Attribute::ALL.into_iter().zip(&mut facts.attributes);
+    for ((attribute, fact), digits) in attributes.zip(digits) {
+        *fact = match request.attributes.attribute(attribute) {
+            Some(AttributeValue::Text(bytes)) => Some(text(bytes)),
+            Some(AttributeValue::Number(number)) => {
+                write!(digits, "{number}").expect("20 digits hold any 64-bit number");
+                Some(digits)
+            }
+            None => None,
+        };
+    }
+
+    // Nothing is looked up without a usable id.
+    let keys = decided.keys.keys();
+    if !keys.is_empty() {
+        for audience in catalog.audiences() {
+            facts.audiences.push(of_audience(audience, keys));
+        }
+    }
+    let experiments = catalog.experiments().list().iter();
+    for (experiment, part) in experiments.zip(decided.assignments) {
+        facts
+            .experiments
+            .push(of_experiment(decided, experiment, *part));
+    }
+    for (index, decision) in decisions {
+        facts.decisions.push(of_decision(decided, index, decision));
+    }
+    facts
+}
+
+fn looked_up(keys: &RequestKeys) -> LookedUpIds {
+    if keys.is_unreadable() {
         LookedUpIds::Unread
     } else if keys.has_too_many_ids() {
         LookedUpIds::TooMany
@@ -114,72 +150,43 @@ pub fn facts<'f, 'd: 'f, 'r: 'f>(
         LookedUpIds::None
     } else {
         LookedUpIds::All
-    };
-    let mut attributes = [None; Attribute::ALL.len()];
-    for ((attribute, to), digits) in Attribute::ALL.into_iter().zip(&mut attributes).zip(digits) {
-        *to = request
-            .attributes
-            .attribute(attribute)
-            .map(|value| match value {
-                AttributeValue::Text(bytes) => text(bytes),
-                AttributeValue::Number(number) => {
-                    write!(digits, "{number}").expect("20 digits hold any 64-bit number");
-                    digits
-                }
-            });
-    }
-    let experiments = catalog.experiments().list().iter().zip(assignments);
-    let experiments = experiments.map(move |(experiment, part)| ExperimentFact {
-        name: &experiment.name,
-        rule: experiment.rule_id(),
-        bucket: experiment.part_name(*part),
-        slots: keys
-            .unit(experiment, request.cached_kind)
-            .filter(|_| *part != Assignment::Unknown)
-            .map(|(_, unit)| experiment.slots(unit)),
-    });
-    let decision = move |(index, decision): (usize, Decision)| {
-        let strategy = catalog.strategy(index);
-        let value = strategy.value_of(decision);
-        DecisionFact {
-            strategy: &strategy.name,
-            bid: decision.is_bid(),
-            reason: decision.reason.as_str(),
-            shadow: strategy.is_shadow,
-            cap: cap(catalog, index, decision, keys, at),
-            scheduled: strategy.schedule.as_ref().map(|schedule| schedule.holds()),
-            numbers: ValueKey::ALL.map(|key| value?.get(key)),
-        }
-    };
-    LoggedFacts {
-        request_id: request.request_id,
-        device: keys.device().copied(),
-        ids,
-        attributes,
-        asked: request
-            .asked
-            .as_ref()
-            .map(|asked| asked.iter().map(|id| -> &'f str { id })),
-        audiences: audiences(catalog, keys),
-        experiments,
-        decisions: decisions.map(decision),
     }
 }
 
-/// The device of a request in each audience of a catalog; empty without a usable id.
-fn audiences<'c>(
-    catalog: &'c Catalog,
-    keys: &RequestKeys,
-) -> impl Iterator<Item = AudienceFact<'c>> {
-    let keys = keys.keys();
-    let audiences = if keys.is_empty() {
-        &[]
-    } else {
-        catalog.audiences()
-    };
-    audiences
-        .iter()
-        .map(move |audience| of_audience(audience, keys))
+fn of_experiment<'f>(
+    decided: &Decided<'_, '_>,
+    experiment: &'f Experiment,
+    part: Assignment,
+) -> ExperimentFact<'f> {
+    let mut slots = None;
+    if part != Assignment::Unknown {
+        let unit = decided.keys.unit(experiment, decided.request.cached_kind);
+        slots = unit.map(|(_, unit)| experiment.slots(unit));
+    }
+    ExperimentFact {
+        name: &experiment.name,
+        rule: experiment.rule_id(),
+        bucket: experiment.part_name(part),
+        slots,
+    }
+}
+
+fn of_decision<'f>(
+    decided: &'f Decided<'_, '_>,
+    index: usize,
+    decision: Decision,
+) -> DecisionFact<'f> {
+    let strategy = decided.catalog.strategy(index);
+    let value = strategy.value_of(decision);
+    DecisionFact {
+        strategy: &strategy.name,
+        bid: decision.is_bid(),
+        reason: decision.reason.as_str(),
+        shadow: strategy.is_shadow,
+        cap: cap(decided, index, decision),
+        scheduled: strategy.schedule.as_ref().map(|schedule| schedule.holds()),
+        numbers: ValueKey::ALL.map(|key| value?.get(key)),
+    }
 }
 
 fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f> {
@@ -188,20 +195,17 @@ fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f
         Membership::NotMember => InAudience::No,
         Membership::Unavailable => InAudience::Unavailable,
     };
-    let value = match member {
-        InAudience::Yes if !audience.has_no_values() => match audience.tier(keys) {
-            Tier::Value(value) => Some(value),
-            Tier::None | Tier::Unknown => None,
-        },
-        _ => None,
-    };
-    let generation = audience
-        .snapshot
-        .as_ref()
-        .map(|snapshot| snapshot.manifest().generation());
+    let mut value = None;
+    if member == InAudience::Yes
+        && !audience.has_no_values()
+        && let Tier::Value(tier) = audience.tier(keys)
+    {
+        value = Some(tier);
+    }
+    let snapshot = audience.snapshot.as_ref();
     AudienceFact {
         name: audience.name.as_str(),
-        generation,
+        generation: snapshot.map(|snapshot| snapshot.manifest().generation()),
         member,
         value,
     }
@@ -209,17 +213,14 @@ fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f
 
 /// State of the strategy's cap for the device. If the strategy refused the device for another
 /// reason, the cap is read again without counting.
-fn cap(
-    catalog: &Catalog,
-    index: usize,
-    decision: Decision,
-    keys: &RequestKeys,
-    at: Instant,
-) -> Option<CapState> {
-    let verdict = catalog.caps().verdict(index, keys.keys().counted(), at)?;
+fn cap(decided: &Decided<'_, '_>, index: usize, decision: Decision) -> Option<CapState> {
+    let counted = decided.keys.keys().counted();
+    let verdict = decided.catalog.caps().verdict(index, counted, decided.at)?;
+    if decision.is_bid() {
+        return Some(CapState::Admitted);
+    }
     let reason = match decision.reason {
         Reason::Capped | Reason::NoLease => decision.reason,
-        _ if decision.is_bid() => return Some(CapState::Admitted),
         _ => verdict.reason,
     };
     Some(match reason {

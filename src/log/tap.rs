@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rtad_http::timing::Arrival;
-use rtad_log::record::encode_no_facts;
+use rtad_log::record::{encode_end, encode_facts};
 use rtad_log::{Raw, RowEnd};
 use rtrb::Producer;
 
@@ -24,7 +24,7 @@ pub const LENGTH: usize = size_of::<u32>();
 
 /// Which requests are logged.
 #[derive(Debug)]
-pub(super) struct LogFilter {
+pub struct LogFilter {
     /// Share of devices.
     sample: f64,
     threshold: u64,
@@ -40,7 +40,7 @@ pub(super) struct LogFilter {
 }
 
 impl LogFilter {
-    pub(super) fn new(config: &LogConfig) -> Self {
+    pub fn new(config: &LogConfig) -> Self {
         let is_named = |word: &str| config.always.iter().any(|named| named == word);
         let reasons = Reason::ALL.map(|reason| is_named(reason.as_str()));
         let failures = Failure::ALL.map(|it| is_named(ANY_FAILURE) || is_named(it.as_str()));
@@ -94,8 +94,15 @@ pub struct LoggedAnswer<'a> {
 #[derive(Debug)]
 pub struct PendingRow<'t> {
     tap: &'t LogTap,
-    /// Why the request may be logged, and the bytes of its facts in the ring's record.
-    chosen: Option<(Causes, usize)>,
+    chosen: Option<Chosen>,
+}
+
+/// A request that may be logged.
+#[derive(Debug, Clone, Copy)]
+struct Chosen {
+    causes: Causes,
+    /// Bytes of its facts in the ring's record.
+    facts_size: usize,
 }
 
 /// Why a request is logged. Without a cause it is undecided until the answer: it is logged if it
@@ -110,7 +117,7 @@ struct Causes {
 
 impl LogTap {
     /// A tap into a ring.
-    pub(super) fn new(
+    pub(crate) fn new(
         filter: Arc<LogFilter>,
         key: Arc<ArcSwap<LogKey>>,
         metrics: LogMetrics,
@@ -157,27 +164,24 @@ impl PendingRow<'_> {
             .map(|verdict| (verdict.strategy, verdict.decision));
         let mut digits = Digits::new();
         let request_id = read.request_id.text(&mut digits);
-        self.chosen = None;
         let tolerated = self.tap.filter.tolerated_failures;
         let is_always = read.observed.is_some_and(|it| tolerated[it as usize])
             || keys.has_too_many_ids() && tolerated[Failure::TooManyIds as usize];
-        if let Some(causes) = self
+
+        self.chosen = None;
+        let causes = self
             .tap
-            .causes(is_always, request_id, keys, decisions.clone())
-        {
+            .causes(is_always, request_id, keys, decisions.clone());
+        if let Some(causes) = causes {
             let mut numbers = Numbers::default();
-            let request = &LoggedRequest::of_read(read, &mut numbers);
             let decided = Decided {
                 catalog,
-                request,
+                request: &LoggedRequest::of_read(read, &mut numbers),
                 keys,
                 assignments,
                 at,
             };
-            self.chosen = self
-                .tap
-                .encode(&decided, decisions)
-                .map(|size| (causes, size));
+            self.chosen = self.tap.encode(&decided, causes, decisions);
         }
     }
 
@@ -188,10 +192,13 @@ impl PendingRow<'_> {
         decisions: impl Iterator<Item = (usize, Decision)> + Clone,
     ) {
         let request_id = decided.request.request_id.unwrap_or_default().as_bytes();
+        self.chosen = None;
         let causes = self
             .tap
             .causes(false, request_id, decided.keys, decisions.clone());
-        self.chosen = causes.and_then(|it| Some((it, self.tap.encode(decided, decisions)?)));
+        if let Some(causes) = causes {
+            self.chosen = self.tap.encode(decided, causes, decisions);
+        }
     }
 
     /// Logs a device of a batch that has been decided. The next one has a row of its own.
@@ -202,51 +209,43 @@ impl PendingRow<'_> {
 
     /// Logs a request that has been answered, if it is chosen.
     pub fn finish(self, catalog: &Catalog, answer: &LoggedAnswer<'_>) {
-        let LoggedAnswer {
-            platform,
-            failure,
-            raw,
-            arrival,
-        } = *answer;
-        let filter = &*self.tap.filter;
-        let is_failure = failure.is_some_and(|it| filter.failures[it as usize]);
-        let (
-            Causes {
-                is_sampled,
-                is_always,
-            },
-            facts,
-        ) = match self.chosen {
-            Some((causes, size)) => (causes, Some(size)),
-            None => (Causes::default(), None),
-        };
-        if !(is_failure || is_sampled || is_always) {
+        let tap = self.tap;
+        let filter = &*tap.filter;
+        let mut causes = Causes::default();
+        let mut facts_size = None;
+        if let Some(chosen) = self.chosen {
+            causes = chosen.causes;
+            facts_size = Some(chosen.facts_size);
+        }
+        if let Some(failure) = answer.failure {
+            causes.is_always |= filter.failures[failure as usize];
+        }
+        if !causes.is_sampled && !causes.is_always {
             return;
         }
+
+        let arrived = answer.arrival.started;
+        if !tap.allowance.take(arrived) {
+            tap.metrics.dropped(LogDrop::Rate, 1);
+            return;
+        }
+
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let end = RowEnd {
             time: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
-            latency: u32::try_from(arrival.started.elapsed().as_micros()).unwrap_or(u32::MAX),
-            platform,
-            failure: failure.map(Failure::as_str),
+            latency: u32::try_from(arrived.elapsed().as_micros()).unwrap_or(u32::MAX),
+            platform: answer.platform,
+            failure: answer.failure.map(Failure::as_str),
             // A sampled row may be one of `always` too: such a row is certain to be in the log.
-            probability: if is_failure || is_always {
-                1.0
-            } else {
-                filter.sample
-            },
-            sampled: is_sampled,
+            probability: if causes.is_always { 1.0 } else { filter.sample },
+            sampled: causes.is_sampled,
             config: catalog.config_id(),
-            raw: raw.filter(|_| filter.has_raw),
+            raw: if filter.has_raw { answer.raw } else { None },
         };
-        let written = match self.tap.allowance.take(arrival.started) {
-            true => self.tap.ring.lock().push(facts, &end),
-            false => Err(LogDrop::Rate),
-        };
-        if let Err(reason) = written {
-            self.tap.metrics.dropped(reason, 1);
+        if let Err(reason) = tap.ring.lock().push(facts_size, &end) {
+            tap.metrics.dropped(reason, 1);
         }
     }
 }
@@ -263,38 +262,47 @@ impl LogTap {
         mut decisions: impl Iterator<Item = (usize, Decision)>,
     ) -> Option<Causes> {
         let filter = &*self.filter;
-        let mut has_reason = || decisions.any(|(_, it)| filter.reasons[it.reason as usize]);
-        let is_sampled = || match keys.device() {
-            Some(device) => self.key.load().is_sampled(device, filter.threshold),
-            None => self.ring.lock().is_next(filter.threshold),
-        };
+        let mut request_ids = filter.request_ids.iter();
         let is_always = is_always
-            || filter
-                .request_ids
-                .iter()
-                .any(|id| id.as_bytes() == request_id)
-            || filter.has_reasons && has_reason();
-        let is_sampled = filter.threshold > 0 && is_sampled();
-        let may_fail = || keys.is_unreadable() && filter.failures.contains(&true);
-        (is_always || is_sampled || may_fail()).then_some(Causes {
+            || request_ids.any(|id| id.as_bytes() == request_id)
+            || filter.has_reasons && decisions.any(|(_, it)| filter.reasons[it.reason as usize]);
+
+        let mut is_sampled = false;
+        if filter.threshold > 0 {
+            is_sampled = match keys.device() {
+                Some(device) => self.key.load().is_sampled(device, filter.threshold),
+                None => self.ring.lock().is_next(filter.threshold),
+            };
+        }
+
+        let may_fail = keys.is_unreadable() && filter.failures.contains(&true);
+        if !is_always && !is_sampled && !may_fail {
+            return None;
+        }
+        Some(Causes {
             is_sampled,
             is_always,
         })
     }
 
-    /// Encodes the facts of a request into the record, and returns their size. They wait there for
-    /// the end of the answer: a worker answers one request at a time.
+    /// Encodes the facts of a request into the record. They wait there for the end of the answer: a
+    /// worker answers one request at a time.
     fn encode(
         &self,
         decided: &Decided<'_, '_>,
+        causes: Causes,
         decisions: impl Iterator<Item = (usize, Decision)>,
-    ) -> Option<usize> {
+    ) -> Option<Chosen> {
         let mut digits = [const { Digits::new_const() }; Attribute::ALL.len()];
         let facts = facts(decided, decisions, &mut digits);
         let mut ring = self.ring.lock();
-        let size = facts.encode(&mut ring.record[LENGTH..]);
-        size.inspect_err(|_| self.metrics.dropped(LogDrop::TooLarge, 1))
-            .ok()
+        match encode_facts(Some(&facts), &mut ring.record[LENGTH..]) {
+            Ok(facts_size) => Some(Chosen { causes, facts_size }),
+            Err(_) => {
+                self.metrics.dropped(LogDrop::TooLarge, 1);
+                None
+            }
+        }
     }
 }
 
@@ -309,14 +317,16 @@ impl Ring {
     /// Copies a row into the ring, whose facts are in the record. Never waits.
     fn push(&mut self, facts: Option<usize>, end: &RowEnd<'_>) -> Result<(), LogDrop> {
         let (length, record) = self.record.split_at_mut(LENGTH);
-        let facts = facts.map_or_else(|| encode_no_facts(record), Ok);
-        let size = facts.and_then(|facts| Ok(facts + end.encode(&mut record[facts..])?));
-        let size = size.map_err(|_| LogDrop::TooLarge)?;
-        length.copy_from_slice(
-            &u32::try_from(size)
-                .expect("less than the ring")
-                .to_le_bytes(),
-        );
+        let mut size = match facts {
+            Some(size) => size,
+            None => encode_facts(None, record).map_err(|_| LogDrop::TooLarge)?,
+        };
+        size += encode_end(end, &mut record[size..]).map_err(|_| LogDrop::TooLarge)?;
+
+        let size_bytes = u32::try_from(size)
+            .expect("less than the ring")
+            .to_le_bytes();
+        length.copy_from_slice(&size_bytes);
         let record = &self.record[..LENGTH + size];
         self.producer
             .push_entire_slice(record)

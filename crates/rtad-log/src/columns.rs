@@ -1,301 +1,347 @@
-//! Records to columns, in the order of the schema.
+//! Rows to the columns of a record batch.
 
-use parquet::data_type::{BoolType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type};
-use parquet::errors::Result;
-use parquet::file::writer::SerializedRowGroupWriter;
-use rtad_core::device::DeviceKey;
+use std::sync::Arc;
 
-use crate::buffer::{Level, Numbers, Texts, WriteColumn};
-use crate::record::{Decoder, VerdictBits};
-use crate::row::{ATTRIBUTES, CapState, Device, NUMBERS};
+use arrow_array::builder::{
+    BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, Float64Builder, Int32Builder,
+    StringBuilder, TimestampMicrosecondBuilder, UInt32Builder, UInt64Builder,
+};
+use arrow_array::{ArrayRef, ListArray, RecordBatch, StructArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer, OffsetBufferBuilder};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, SchemaRef};
 
-/// The rows of a row group.
-#[derive(Default)]
-pub struct GroupColumns {
+use crate::row::{
+    ATTRIBUTES, AudienceFact, DecisionFact, Device, ExperimentFact, LogRow, LoggedFacts, NUMBERS,
+};
+
+/// Bytes of a device's name.
+const DEVICE_BYTES: i32 = 16;
+
+/// Rows that wait, in the order of the schema.
+pub struct RowColumns {
+    schema: SchemaRef,
     rows: usize,
-    bytes: usize,
-    time: Numbers<Int64Type>,
-    latency: Numbers<Int32Type>,
-    platform: Texts,
-    failure: Texts,
-    probability: Numbers<DoubleType>,
-    sampled: Numbers<BoolType>,
-    config: Texts,
-    facts: FactColumns,
-    query: Texts,
-    body: Texts,
+    time: TimestampMicrosecondBuilder,
+    latency: Int32Builder,
+    platform: StringBuilder,
+    failure: StringBuilder,
+    probability: Float64Builder,
+    sampled: BooleanBuilder,
+    config: StringBuilder,
+    request_id: StringBuilder,
+    device: FixedSizeBinaryBuilder,
+    secret: StringBuilder,
+    ids: StringBuilder,
+    attributes: [StringBuilder; ATTRIBUTES],
+    asked: AskedColumn,
+    audiences: AudienceColumns,
+    experiments: ExperimentColumns,
+    decisions: DecisionColumns,
+    query: StringBuilder,
+    body: BinaryBuilder,
+}
+
+struct AskedColumn {
+    exists: NullBufferBuilder,
+    lists: ListEnds,
+    ids: StringBuilder,
 }
 
 #[derive(Default)]
-struct FactColumns {
-    request_id: Texts,
-    device: Texts<FixedLenByteArrayType>,
-    secret: Texts,
-    ids: Texts,
-    attributes: [Texts; ATTRIBUTES],
-    asked: Texts,
-    audiences: Audiences,
-    experiments: Experiments,
-    decisions: Decisions,
+struct AudienceColumns {
+    lists: ListEnds,
+    name: StringBuilder,
+    generation: UInt64Builder,
+    member: StringBuilder,
+    value: Int32Builder,
 }
 
 #[derive(Default)]
-struct Audiences {
-    name: Texts,
-    generation: Numbers<Int64Type>,
-    member: Texts,
-    value: Numbers<Int32Type>,
+struct ExperimentColumns {
+    lists: ListEnds,
+    name: StringBuilder,
+    rule: UInt32Builder,
+    bucket: StringBuilder,
+    layer_slot: Int32Builder,
+    bucket_slot: Int32Builder,
 }
 
 #[derive(Default)]
-struct Experiments {
-    name: Texts,
-    rule: Numbers<Int32Type>,
-    bucket: Texts,
-    layer_slot: Numbers<Int32Type>,
-    bucket_slot: Numbers<Int32Type>,
+struct DecisionColumns {
+    lists: ListEnds,
+    strategy: StringBuilder,
+    bid: BooleanBuilder,
+    reason: StringBuilder,
+    shadow: BooleanBuilder,
+    cap: StringBuilder,
+    scheduled: BooleanBuilder,
+    numbers: [Float64Builder; NUMBERS],
 }
 
-#[derive(Default)]
-struct Decisions {
-    strategy: Texts,
-    bid: Numbers<BoolType>,
-    reason: Texts,
-    shadow: Numbers<BoolType>,
-    cap: Texts,
-    scheduled: Numbers<BoolType>,
-    numbers: [Numbers<DoubleType>; NUMBERS],
+/// The ends of the rows' lists among the elements of all rows.
+struct ListEnds(OffsetBufferBuilder<i32>);
+
+impl Default for ListEnds {
+    fn default() -> Self {
+        Self(OffsetBufferBuilder::new(0))
+    }
 }
 
-/// The levels of a required and of an optional field of a list's element.
-const fn element_levels(index: u16) -> (Level, Level) {
-    let is_continuation = index > 0;
-    (
-        Level {
-            definition: 1,
-            is_continuation,
-        },
-        Level {
-            definition: 2,
-            is_continuation,
-        },
-    )
+impl ListEnds {
+    fn push(&mut self, length: usize) {
+        self.0.push_length(length);
+    }
+
+    fn finish(&mut self) -> OffsetBuffer<i32> {
+        std::mem::take(self).0.finish()
+    }
 }
 
-fn push_empty<'c>(columns: impl Iterator<Item = &'c mut dyn WriteColumn>) {
-    columns.for_each(WriteColumn::push_empty);
-}
+impl RowColumns {
+    /// No rows, of a schema.
+    pub fn new(schema: SchemaRef) -> Self {
+        Self {
+            schema,
+            rows: 0,
+            time: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
+            latency: Int32Builder::new(),
+            platform: StringBuilder::new(),
+            failure: StringBuilder::new(),
+            probability: Float64Builder::new(),
+            sampled: BooleanBuilder::new(),
+            config: StringBuilder::new(),
+            request_id: StringBuilder::new(),
+            device: FixedSizeBinaryBuilder::new(DEVICE_BYTES),
+            secret: StringBuilder::new(),
+            ids: StringBuilder::new(),
+            attributes: Default::default(),
+            asked: AskedColumn {
+                exists: NullBufferBuilder::new(0),
+                lists: ListEnds::default(),
+                ids: StringBuilder::new(),
+            },
+            audiences: AudienceColumns::default(),
+            experiments: ExperimentColumns::default(),
+            decisions: DecisionColumns::default(),
+            query: StringBuilder::new(),
+            body: BinaryBuilder::new(),
+        }
+    }
 
-impl GroupColumns {
     /// Rows that wait.
     pub const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// About how many bytes they take.
-    pub const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Adds the row of a record, with the name of its device.
-    pub fn push<'n>(&mut self, record: &[u8], name: impl Fn(&DeviceKey) -> Device<'n>) {
+    /// Adds a row. `device` is the name of its device.
+    pub fn push<N>(&mut self, row: &LogRow<'_, N>, device: Option<&Device<'_>>) {
         self.rows += 1;
-        self.bytes += record.len();
-        let from = &mut Decoder::new(record);
-        match from.byte() {
-            0 => push_empty(self.facts.columns()),
-            _ => self.facts.push(from, name),
+        let end = &row.end;
+        self.time.append_value(end.time);
+        self.latency.append_value(end.latency.cast_signed());
+        self.platform.append_value(end.platform);
+        self.failure.append_option(end.failure);
+        self.probability.append_value(end.probability);
+        self.sampled.append_value(end.sampled);
+        self.config.append_value(end.config);
+
+        match device {
+            Some(device) => {
+                let name = self.device.append_value(device.hmac);
+                name.expect("a name has 16 bytes");
+                self.secret.append_value(device.secret);
+            }
+            None => {
+                self.device.append_null();
+                self.secret.append_null();
+            }
         }
-        self.time.push(from.i64());
-        self.latency.push(from.u32().cast_signed());
-        self.platform
-            .push(from.text().expect("each row has a platform"));
-        self.failure.push_at(Level::ROW, from.text());
-        self.probability.push(from.f64());
-        self.sampled.push(from.byte() != 0);
-        self.config
-            .push(from.text().expect("each row has a configuration"));
-        self.query.push_at(Level::ROW, from.text());
-        self.body.push_at(Level::ROW, from.text());
-    }
-
-    /// Writes all rows and forgets them.
-    pub fn write<W: std::io::Write + Send>(
-        &mut self,
-        mut to: SerializedRowGroupWriter<'_, W>,
-    ) -> Result<()> {
-        let first: [&mut dyn WriteColumn; 7] = [
-            &mut self.time,
-            &mut self.latency,
-            &mut self.platform,
-            &mut self.failure,
-            &mut self.probability,
-            &mut self.sampled,
-            &mut self.config,
-        ];
-        let last: [&mut dyn WriteColumn; 2] = [&mut self.query, &mut self.body];
-        for column in first.into_iter().chain(self.facts.columns()).chain(last) {
-            column.write(to.next_column()?.expect("a column of the schema"))?;
+        match &row.facts {
+            Some(facts) => self.push_facts(facts),
+            None => self.push_no_facts(),
         }
-        to.close()?;
-        (self.rows, self.bytes) = (0, 0);
-        Ok(())
-    }
-}
 
-impl FactColumns {
-    fn columns(&mut self) -> impl Iterator<Item = &mut dyn WriteColumn> {
-        let first: [&mut dyn WriteColumn; 4] = [
-            &mut self.request_id,
-            &mut self.device,
-            &mut self.secret,
-            &mut self.ids,
-        ];
-        first
-            .into_iter()
-            .chain(
-                self.attributes
-                    .iter_mut()
-                    .map(|column| column as &mut dyn WriteColumn),
-            )
-            .chain([&mut self.asked as &mut dyn WriteColumn])
-            .chain(self.audiences.columns())
-            .chain(self.experiments.columns())
-            .chain(self.decisions.columns())
+        self.query.append_option(end.raw.and_then(|raw| raw.query));
+        self.body.append_option(end.raw.map(|raw| raw.body));
     }
 
-    fn push<'n>(&mut self, from: &mut Decoder<'_>, name: impl Fn(&DeviceKey) -> Device<'n>) {
-        self.request_id.push_at(Level::ROW, from.text());
-        let device = from.device().map(|key| name(&key));
-        self.device.push_at(
-            Level::ROW,
-            device.as_ref().map(|device| device.hmac.as_slice()),
-        );
-        self.secret
-            .push_at(Level::ROW, device.map(|device| device.secret.as_bytes()));
-        self.ids
-            .push_at(Level::ROW, Some(from.ids().as_str().as_bytes()));
+    fn push_facts<N>(&mut self, facts: &LoggedFacts<'_, N>) {
+        self.request_id.append_option(facts.request_id);
+        self.ids.append_value(facts.ids.as_str());
+        for (column, attribute) in self.attributes.iter_mut().zip(facts.attributes) {
+            column.append_option(attribute);
+        }
+        self.asked.push(facts.asked.as_deref());
+        self.audiences.push(&facts.audiences);
+        self.experiments.push(&facts.experiments);
+        self.decisions.push(&facts.decisions);
+    }
+
+    fn push_no_facts(&mut self) {
+        self.request_id.append_null();
+        self.ids.append_null();
         for column in &mut self.attributes {
-            column.push_at(Level::ROW, from.text());
+            column.append_null();
         }
-        match from.list() {
-            None => self.asked.push_empty(),
-            // The list exists, its element does not.
-            Some(0) => self.asked.push_at(element_levels(0).1, None),
-            Some(count) => {
-                for index in 0..count {
-                    self.asked.push_at(element_levels(index).1, from.text());
-                }
-            }
-        }
-        self.audiences.push(from);
-        self.experiments.push(from);
-        self.decisions.push(from);
-    }
-}
-
-impl Audiences {
-    fn push(&mut self, from: &mut Decoder<'_>) {
-        let count = from.list().unwrap_or(0);
-        if count == 0 {
-            push_empty(self.columns());
-        }
-        for index in 0..count {
-            let (required, optional) = element_levels(index);
-            self.name.push_at(required, from.text());
-            self.member
-                .push_at(required, Some(from.member().as_str().as_bytes()));
-            self.value
-                .push_at(optional, from.byte().checked_sub(1).map(i32::from));
-            let generation = Some(from.u64()).filter(|generation| *generation > 0);
-            self.generation
-                .push_at(optional, generation.map(u64::cast_signed));
-        }
+        self.asked.push(None);
+        self.audiences.push(&[]);
+        self.experiments.push(&[]);
+        self.decisions.push(&[]);
     }
 
-    fn columns(&mut self) -> impl Iterator<Item = &mut dyn WriteColumn> {
-        let columns: [&mut dyn WriteColumn; 4] = [
-            &mut self.name,
-            &mut self.generation,
-            &mut self.member,
-            &mut self.value,
+    /// Takes all rows.
+    pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
+        self.rows = 0;
+        let schema = Arc::clone(&self.schema);
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(self.time.finish()),
+            Arc::new(self.latency.finish()),
+            Arc::new(self.platform.finish()),
+            Arc::new(self.failure.finish()),
+            Arc::new(self.probability.finish()),
+            Arc::new(self.sampled.finish()),
+            Arc::new(self.config.finish()),
+            Arc::new(self.request_id.finish()),
+            Arc::new(self.device.finish()),
+            Arc::new(self.secret.finish()),
+            Arc::new(self.ids.finish()),
         ];
-        columns.into_iter()
+        for column in &mut self.attributes {
+            columns.push(Arc::new(column.finish()));
+        }
+        columns.push(self.asked.finish(schema.field_with_name("asked")?)?);
+        columns.push(
+            self.audiences
+                .finish(schema.field_with_name("audiences")?)?,
+        );
+        columns.push(
+            self.experiments
+                .finish(schema.field_with_name("experiments")?)?,
+        );
+        columns.push(
+            self.decisions
+                .finish(schema.field_with_name("decisions")?)?,
+        );
+        columns.push(Arc::new(self.query.finish()));
+        columns.push(Arc::new(self.body.finish()));
+        RecordBatch::try_new(schema, columns)
     }
 }
 
-impl Experiments {
-    fn push(&mut self, from: &mut Decoder<'_>) {
-        let count = from.list().unwrap_or(0);
-        if count == 0 {
-            push_empty(self.columns());
-        }
-        for index in 0..count {
-            let (required, optional) = element_levels(index);
-            self.name.push_at(required, from.text());
-            self.rule.push_at(required, Some(from.u32().cast_signed()));
-            self.bucket.push_at(required, from.text());
-            let has_slots = from.byte() != 0;
-            for column in [&mut self.layer_slot, &mut self.bucket_slot] {
-                column.push_at(optional, has_slots.then(|| from.u32().cast_signed()));
-            }
+impl AskedColumn {
+    fn push(&mut self, asked: Option<&[&str]>) {
+        self.exists.append(asked.is_some());
+        let asked = asked.unwrap_or_default();
+        self.lists.push(asked.len());
+        for id in asked {
+            self.ids.append_value(id);
         }
     }
 
-    fn columns(&mut self) -> impl Iterator<Item = &mut dyn WriteColumn> {
-        let columns: [&mut dyn WriteColumn; 5] = [
-            &mut self.name,
-            &mut self.rule,
-            &mut self.bucket,
-            &mut self.layer_slot,
-            &mut self.bucket_slot,
+    fn finish(&mut self, field: &Field) -> Result<ArrayRef, ArrowError> {
+        let element = Arc::clone(element_of(field)?);
+        let (lists, ids) = (self.lists.finish(), Arc::new(self.ids.finish()));
+        let list = ListArray::try_new(element, lists, ids, self.exists.finish())?;
+        Ok(Arc::new(list))
+    }
+}
+
+impl AudienceColumns {
+    fn push(&mut self, facts: &[AudienceFact<'_>]) {
+        self.lists.push(facts.len());
+        for fact in facts {
+            self.name.append_value(fact.name);
+            self.generation.append_option(fact.generation);
+            self.member.append_value(fact.member.as_str());
+            self.value.append_option(fact.value.map(i32::from));
+        }
+    }
+
+    fn finish(&mut self, field: &Field) -> Result<ArrayRef, ArrowError> {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.name.finish()),
+            Arc::new(self.generation.finish()),
+            Arc::new(self.member.finish()),
+            Arc::new(self.value.finish()),
         ];
-        columns.into_iter()
+        list_of_structs(field, self.lists.finish(), columns)
     }
 }
 
-impl Decisions {
-    fn push(&mut self, from: &mut Decoder<'_>) {
-        let count = from.list().unwrap_or(0);
-        if count == 0 {
-            push_empty(self.columns());
+impl ExperimentColumns {
+    fn push(&mut self, facts: &[ExperimentFact<'_>]) {
+        self.lists.push(facts.len());
+        for fact in facts {
+            self.name.append_value(fact.name);
+            self.rule.append_value(fact.rule);
+            self.bucket.append_value(fact.bucket);
+            let slots = fact.slots.map(|slots| slots.map(u32::cast_signed));
+            self.layer_slot.append_option(slots.map(|[layer, _]| layer));
+            self.bucket_slot.append_option(slots.map(|[_, slot]| slot));
         }
-        for index in 0..count {
-            let (required, optional) = element_levels(index);
-            self.strategy.push_at(required, from.text());
-            self.reason.push_at(required, from.text());
-            let VerdictBits {
-                bid,
-                shadow,
-                scheduled,
-                cap,
-            } = from.verdict();
-            self.bid.push_at(required, Some(bid));
-            self.shadow.push_at(required, Some(shadow));
-            self.cap
-                .push_at(optional, cap.map(CapState::as_str).map(str::as_bytes));
-            self.scheduled.push_at(optional, scheduled);
-            for (column, number) in self.numbers.iter_mut().zip(from.numbers()) {
-                column.push_at(optional, number);
+    }
+
+    fn finish(&mut self, field: &Field) -> Result<ArrayRef, ArrowError> {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.name.finish()),
+            Arc::new(self.rule.finish()),
+            Arc::new(self.bucket.finish()),
+            Arc::new(self.layer_slot.finish()),
+            Arc::new(self.bucket_slot.finish()),
+        ];
+        list_of_structs(field, self.lists.finish(), columns)
+    }
+}
+
+impl DecisionColumns {
+    fn push(&mut self, facts: &[DecisionFact<'_>]) {
+        self.lists.push(facts.len());
+        for fact in facts {
+            self.strategy.append_value(fact.strategy);
+            self.bid.append_value(fact.bid);
+            self.reason.append_value(fact.reason);
+            self.shadow.append_value(fact.shadow);
+            self.cap.append_option(fact.cap.map(|cap| cap.as_str()));
+            self.scheduled.append_option(fact.scheduled);
+            for (column, number) in self.numbers.iter_mut().zip(fact.numbers) {
+                column.append_option(number);
             }
         }
     }
 
-    fn columns(&mut self) -> impl Iterator<Item = &mut dyn WriteColumn> {
-        let Self {
-            strategy,
-            bid,
-            reason,
-            shadow,
-            cap,
-            scheduled,
-            numbers,
-        } = self;
-        let first: [&mut dyn WriteColumn; 6] = [strategy, bid, reason, shadow, cap, scheduled];
-        first.into_iter().chain(
-            numbers
-                .iter_mut()
-                .map(|column| column as &mut dyn WriteColumn),
-        )
+    fn finish(&mut self, field: &Field) -> Result<ArrayRef, ArrowError> {
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(self.strategy.finish()),
+            Arc::new(self.bid.finish()),
+            Arc::new(self.reason.finish()),
+            Arc::new(self.shadow.finish()),
+            Arc::new(self.cap.finish()),
+            Arc::new(self.scheduled.finish()),
+        ];
+        for column in &mut self.numbers {
+            columns.push(Arc::new(column.finish()));
+        }
+        list_of_structs(field, self.lists.finish(), columns)
+    }
+}
+
+fn list_of_structs(
+    field: &Field,
+    lists: OffsetBuffer<i32>,
+    columns: Vec<ArrayRef>,
+) -> Result<ArrayRef, ArrowError> {
+    let element = element_of(field)?;
+    let DataType::Struct(fields) = element.data_type() else {
+        return Err(ArrowError::SchemaError(format!("{field} has no structs")));
+    };
+    let elements = StructArray::try_new(fields.clone(), columns, None)?;
+    let list = ListArray::try_new(Arc::clone(element), lists, Arc::new(elements), None)?;
+    Ok(Arc::new(list))
+}
+
+fn element_of(field: &Field) -> Result<&FieldRef, ArrowError> {
+    match field.data_type() {
+        DataType::List(element) => Ok(element),
+        _ => Err(ArrowError::SchemaError(format!("{field} is no list"))),
     }
 }

@@ -42,14 +42,7 @@ pub fn path_of(pod: &str, began: SystemTime, random: u32) -> PathBuf {
 
 /// The name of a pod in names of files.
 fn in_names(pod: &str) -> String {
-    let name = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '.' {
-            c
-        } else {
-            '-'
-        }
-    };
-    pod.chars().map(name).collect()
+    pod.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-")
 }
 
 /// The closed files below a folder, as relative paths in the order of their names.
@@ -78,15 +71,7 @@ pub fn remove_remains(
     written: Option<&LogFile>,
 ) -> io::Result<Remains> {
     let written = written.map(|file| open_name(file.path()));
-    let own = format!(".{}-", in_names(pod));
-    let is_own = |file: &Path| {
-        let name = file
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        name.strip_prefix(&own)
-            .is_some_and(|rest| rest.split('-').count() == 2)
-    };
+    let own_start = format!(".{}-", in_names(pod));
     let mut remains = Remains::default();
     for file in files(root)? {
         if file.extension().is_none_or(|extension| extension != OPEN) {
@@ -96,11 +81,12 @@ pub fn remove_remains(
         if written.as_ref() == Some(&file) {
             continue;
         }
-        let limit = if is_own(&file) {
-            unwritten
-        } else {
-            OTHERS_UNWRITTEN
-        };
+
+        // The time and the number of a file of this pod. The name of another may begin alike.
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let rest = name.strip_prefix(&own_start);
+        let is_own = rest.is_some_and(|rest| rest.split('-').count() == 2);
+        let limit = if is_own { unwritten } else { OTHERS_UNWRITTEN };
         match remove_if_older(&file, limit) {
             Ok(None) => {}
             Ok(Some(bytes)) => {

@@ -11,16 +11,12 @@
 //! | [`mod@row`] | a row | |
 //! | [`record`] | the bytes of a row between threads | `row` |
 //! | `schema` | the columns of a file, as text | |
-//! | `buffer` | values of one column, with their levels | |
-//! | `columns` | records to columns | `row`, `record`, `buffer` |
-//! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `schema`, `columns` |
-//! | `cursor` | values of one column of a file, in order | |
-//! | [`mod@read`] | a file's rows | `row`, `schema`, `cursor` |
+//! | `columns` | rows to columns | `row` |
+//! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `record`, `schema`, `columns` |
+//! | [`mod@read`] | a file's rows | `row`, `schema` |
 //! | [`folder`] | names, remains of a killed process | `write` |
 
-mod buffer;
 mod columns;
-mod cursor;
 pub mod folder;
 pub mod read;
 pub mod record;

@@ -4,18 +4,21 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use parquet::data_type::{
-    BoolType, ByteArrayType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type,
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int32Array,
+    ListArray, StringArray, StructArray, TimestampMicrosecondArray, UInt32Array, UInt64Array,
 };
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::reader::{FileReader as _, RowGroupReader, SerializedFileReader};
 
-use crate::cursor::Cursor;
 use crate::row::{
     ATTRIBUTES, AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow,
     LoggedFacts, LookedUpIds, NUMBERS, Raw, RowEnd,
 };
 use crate::schema::{VERSION, VERSION_KEY};
+
+/// Rows that are read at once.
+const BATCH: usize = 1 << 12;
 
 /// A file that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +53,8 @@ pub enum LogReadError {
 /// A file of the log.
 pub struct LogReader {
     path: PathBuf,
-    reader: SerializedFileReader<File>,
+    rows: u64,
+    file: ParquetRecordBatchReaderBuilder<File>,
 }
 
 impl std::fmt::Debug for LogReader {
@@ -68,36 +72,40 @@ impl LogReader {
     ///
     /// [`LogReadError`].
     pub fn open(path: &Path) -> Result<Self, LogReadError> {
-        let at = || path.to_owned();
-        let file = rtad_core::files::open_regular(path)
-            .map_err(|source| LogReadError::Open { path: at(), source })?;
-        let reader = catch_panic(|| SerializedFileReader::new(file))
-            .map_err(|source| LogReadError::Broken { path: at(), source })?;
-        let metadata = reader.metadata().file_metadata();
+        let path = path.to_owned();
+        let file = match rtad_core::files::open_regular(&path) {
+            Ok(file) => file,
+            Err(source) => return Err(LogReadError::Open { path, source }),
+        };
+
+        // Types of columns are those of Parquet, whatever a program that wrote the file anew noted.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let opened =
+            catch_panic(|| ParquetRecordBatchReaderBuilder::try_new_with_options(file, options));
+        let file = match opened {
+            Ok(file) => file.with_batch_size(BATCH),
+            Err(source) => return Err(LogReadError::Broken { path, source }),
+        };
+
+        let metadata = file.metadata().file_metadata();
         let entries = metadata.key_value_metadata().into_iter().flatten();
-        let version = entries
-            .filter(|entry| entry.key == VERSION_KEY)
-            .find_map(|entry| entry.value.clone());
-        match version {
-            Some(version) if version == VERSION => Ok(Self { path: at(), reader }),
-            Some(version) => Err(LogReadError::Version {
-                path: at(),
-                found: format!("version {version}"),
-            }),
-            None => Err(LogReadError::Version {
-                path: at(),
-                found: "without a version".to_owned(),
-            }),
+        let mut versions = entries.filter(|entry| entry.key == VERSION_KEY);
+        let version = versions.find_map(|entry| entry.value.as_deref());
+        if version != Some(VERSION) {
+            let found = match version {
+                Some(version) => format!("version {version}"),
+                None => "without a version".to_owned(),
+            };
+            return Err(LogReadError::Version { path, found });
         }
+
+        let rows = metadata.num_rows().cast_unsigned();
+        Ok(Self { path, rows, file })
     }
 
     /// Number of rows.
-    pub fn rows(&self) -> u64 {
-        self.reader
-            .metadata()
-            .file_metadata()
-            .num_rows()
-            .cast_unsigned()
+    pub const fn rows(&self) -> u64 {
+        self.rows
     }
 
     /// Calls `each` with every row, in order. Memory for a few thousand rows.
@@ -105,301 +113,311 @@ impl LogReader {
     /// # Errors
     ///
     /// [`LogReadError::Broken`].
-    pub fn each(&self, mut each: impl FnMut(&LogRow<'_>)) -> Result<(), LogReadError> {
-        let read = (0..self.reader.num_row_groups()).try_for_each(|index| {
-            let mut columns = catch_panic(|| {
-                let group = self.reader.get_row_group(index)?;
-                ReadColumns::open(&*group)
-            })?;
-            loop {
-                let rows = catch_panic(|| columns.fill())?;
-                if rows == 0 {
-                    return Ok(());
-                }
-                for _ in 0..rows {
-                    each(&columns.row()?);
-                }
-            }
-        });
-        read.map_err(|source| LogReadError::Broken {
-            path: self.path.clone(),
+    pub fn each(self, each: impl FnMut(&LogRow<'_>)) -> Result<(), LogReadError> {
+        read_rows(self.file, each).map_err(|source| LogReadError::Broken {
+            path: self.path,
             source,
         })
     }
 }
 
-type Texts = Cursor<ByteArrayType>;
-
-/// The columns of a row group, in the order of the schema.
-struct ReadColumns {
-    time: Cursor<Int64Type>,
-    latency: Cursor<Int32Type>,
-    platform: Texts,
-    failure: Texts,
-    probability: Cursor<DoubleType>,
-    sampled: Cursor<BoolType>,
-    config: Texts,
-    request_id: Texts,
-    device: Cursor<FixedLenByteArrayType>,
-    secret: Texts,
-    ids: Texts,
-    attributes: [Texts; ATTRIBUTES],
-    asked: Texts,
-    audience: Texts,
-    generation: Cursor<Int64Type>,
-    member: Texts,
-    value: Cursor<Int32Type>,
-    experiment: Texts,
-    rule: Cursor<Int32Type>,
-    bucket: Texts,
-    layer_slot: Cursor<Int32Type>,
-    bucket_slot: Cursor<Int32Type>,
-    strategy: Texts,
-    bid: Cursor<BoolType>,
-    reason: Texts,
-    shadow: Cursor<BoolType>,
-    cap: Texts,
-    scheduled: Cursor<BoolType>,
-    numbers: [Cursor<DoubleType>; NUMBERS],
-    query: Texts,
-    body: Texts,
-}
-
-impl ReadColumns {
-    fn open(group: &dyn RowGroupReader) -> Result<Self> {
-        let text = |path| Texts::open(group, path);
-        let slot = |path| Cursor::open(group, path);
-        let number = |name| Cursor::open(group, &format!("decisions.list.element.{name}"));
-        Ok(Self {
-            time: Cursor::open(group, "time")?,
-            latency: Cursor::open(group, "latency_us")?,
-            platform: text("platform")?,
-            failure: text("failure")?,
-            probability: Cursor::open(group, "probability")?,
-            sampled: Cursor::open(group, "sampled")?,
-            config: text("config")?,
-            request_id: text("request_id")?,
-            device: Cursor::open(group, "device")?,
-            secret: text("secret")?,
-            ids: text("ids")?,
-            attributes: [
-                text("os")?,
-                text("app")?,
-                text("slot")?,
-                text("region")?,
-                text("request_type")?,
-            ],
-            asked: text("asked.list.element")?,
-            audience: text("audiences.list.element.name")?,
-            generation: Cursor::open(group, "audiences.list.element.generation")?,
-            member: text("audiences.list.element.member")?,
-            value: slot("audiences.list.element.value")?,
-            experiment: text("experiments.list.element.name")?,
-            rule: slot("experiments.list.element.rule")?,
-            bucket: text("experiments.list.element.bucket")?,
-            layer_slot: slot("experiments.list.element.layer_slot")?,
-            bucket_slot: slot("experiments.list.element.bucket_slot")?,
-            strategy: text("decisions.list.element.strategy")?,
-            bid: Cursor::open(group, "decisions.list.element.bid")?,
-            reason: text("decisions.list.element.reason")?,
-            shadow: Cursor::open(group, "decisions.list.element.shadow")?,
-            cap: text("decisions.list.element.cap")?,
-            scheduled: Cursor::open(group, "decisions.list.element.scheduled")?,
-            numbers: [
-                number("weight")?,
-                number("cpa_price")?,
-                number("cpc_price")?,
-                number("cpc_factor")?,
-                number("quality")?,
-            ],
-            query: text("query")?,
-            body: text("body")?,
-        })
-    }
-
-    /// Reads the next rows of all columns, and returns how many.
-    fn fill(&mut self) -> Result<usize> {
-        let rows = self.time.fill()?;
-        let texts = [
-            &mut self.platform,
-            &mut self.failure,
-            &mut self.config,
-            &mut self.request_id,
-            &mut self.secret,
-            &mut self.ids,
-            &mut self.asked,
-            &mut self.audience,
-            &mut self.member,
-            &mut self.experiment,
-            &mut self.bucket,
-            &mut self.strategy,
-            &mut self.reason,
-            &mut self.cap,
-            &mut self.query,
-            &mut self.body,
-        ];
-        let texts = texts.into_iter().chain(&mut self.attributes);
-        let doubles = self.numbers.iter_mut().chain([&mut self.probability]);
-        let ints = [
-            &mut self.latency,
-            &mut self.value,
-            &mut self.rule,
-            &mut self.layer_slot,
-            &mut self.bucket_slot,
-        ];
-        let bools = [
-            &mut self.sampled,
-            &mut self.bid,
-            &mut self.shadow,
-            &mut self.scheduled,
-        ];
-        let filled = texts
-            .map(Cursor::fill)
-            .chain(doubles.map(Cursor::fill))
-            .chain(ints.into_iter().map(Cursor::fill))
-            .chain(bools.into_iter().map(Cursor::fill))
-            .chain([self.generation.fill(), self.device.fill()]);
-        for filled in filled {
-            if filled? != rows {
-                return Err(ParquetError::General(
-                    "columns have different lengths".to_owned(),
-                ));
-            }
+fn read_rows(
+    file: ParquetRecordBatchReaderBuilder<File>,
+    mut each: impl FnMut(&LogRow<'_>),
+) -> Result<()> {
+    let mut batches = catch_panic(|| file.build())?;
+    while let Some(batch) = catch_panic(|| batches.next().transpose().map_err(Into::into))? {
+        let columns = StructArray::from(batch);
+        let rows = RowArrays::of(&columns)?;
+        for index in 0..columns.len() {
+            each(&rows.row(index)?);
         }
-        Ok(rows)
-    }
-
-    /// The next row.
-    fn row(&self) -> Result<LogRow<'_>> {
-        let (query, body) = (self.query.text()?, self.body.next());
-        let end = RowEnd {
-            time: *self.time.required()?,
-            latency: self.latency.required()?.cast_unsigned(),
-            platform: self.platform.required_text()?,
-            failure: self.failure.text()?,
-            probability: *self.probability.required()?,
-            sampled: *self.sampled.required()?,
-            config: self.config.required_text()?,
-            raw: body.map(|body| Raw {
-                query,
-                body: body.data(),
-            }),
-        };
-        Ok(LogRow {
-            facts: self.facts()?,
-            end,
-        })
-    }
-
-    fn facts(&self) -> Result<Option<LoggedFacts<'_>>> {
-        let (hmac, secret) = (self.device.next(), self.secret.text()?);
-        let device = hmac.zip(secret).and_then(|(hmac, secret)| {
-            Some(Device {
-                hmac: hmac.data().try_into().ok()?,
-                secret,
-            })
-        });
-        let mut attributes = [None; ATTRIBUTES];
-        for (attribute, column) in attributes.iter_mut().zip(&self.attributes) {
-            *attribute = column.text()?;
-        }
-        let mut facts: LoggedFacts<'_> = LoggedFacts {
-            request_id: self.request_id.text()?,
-            device,
-            ids: LookedUpIds::None,
-            attributes,
-            asked: self
-                .asked
-                .level()
-                .filter(|level| *level > 0)
-                .map(|_| <_>::default()),
-            audiences: <_>::default(),
-            experiments: <_>::default(),
-            decisions: <_>::default(),
-        };
-        each_element(&self.asked, || {
-            let id = self.asked.text()?;
-            if let (Some(asked), Some(id)) = (&mut facts.asked, id) {
-                asked.push(id);
-            }
-            Ok(())
-        })?;
-        each_element(&self.audience, || {
-            let (name, member) = (self.audience.text()?, self.member.text()?);
-            let (generation, value) = (self.generation.next(), self.value.next());
-            if let (Some(name), Some(member)) = (name, member) {
-                facts.audiences.push(AudienceFact {
-                    name,
-                    generation: generation.copied().map(i64::cast_unsigned),
-                    member: word(member, InAudience::of)?,
-                    value: value.map(|value| *value as u8),
-                });
-            }
-            Ok(())
-        })?;
-        each_element(&self.experiment, || {
-            let (name, bucket) = (self.experiment.text()?, self.bucket.text()?);
-            let rule = self.rule.next();
-            let slots = (self.layer_slot.next(), self.bucket_slot.next());
-            if let (Some(name), Some(rule), Some(bucket)) = (name, rule, bucket) {
-                let rule = rule.cast_unsigned();
-                let slots = slots.0.zip(slots.1);
-                let slots = slots.map(|(layer, slot)| [*layer, *slot].map(i32::cast_unsigned));
-                facts.experiments.push(ExperimentFact {
-                    name,
-                    rule,
-                    bucket,
-                    slots,
-                });
-            }
-            Ok(())
-        })?;
-        each_element(&self.strategy, || {
-            let (strategy, reason) = (self.strategy.text()?, self.reason.text()?);
-            let (bid, shadow) = (self.bid.next(), self.shadow.next());
-            let (cap, scheduled) = (self.cap.text()?, self.scheduled.next());
-            let numbers = self.numbers.each_ref().map(|column| column.next().copied());
-            if let (Some(strategy), Some(reason), Some(&bid), Some(&shadow)) =
-                (strategy, reason, bid, shadow)
-            {
-                let cap = cap.map(|cap| word(cap, CapState::of)).transpose()?;
-                let scheduled = scheduled.copied();
-                facts.decisions.push(DecisionFact {
-                    strategy,
-                    bid,
-                    reason,
-                    shadow,
-                    cap,
-                    scheduled,
-                    numbers,
-                });
-            }
-            Ok(())
-        })?;
-        let Some(ids) = self.ids.text()? else {
-            return Ok(None);
-        };
-        facts.ids = word(ids, LookedUpIds::of)?;
-        Ok(Some(facts))
-    }
-}
-
-/// Calls `next`, which takes a value of each column of a list, for each element; once for an empty
-/// list.
-fn each_element(first: &Texts, mut next: impl FnMut() -> Result<()>) -> Result<()> {
-    next()?;
-    while first.continues() {
-        next()?;
     }
     Ok(())
 }
 
-/// The result of `work`: the format's library panics at some damaged files.
-fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
+/// The columns of a batch.
+struct RowArrays<'b> {
+    time: &'b TimestampMicrosecondArray,
+    latency: &'b Int32Array,
+    platform: &'b StringArray,
+    failure: &'b StringArray,
+    probability: &'b Float64Array,
+    sampled: &'b BooleanArray,
+    config: &'b StringArray,
+    request_id: &'b StringArray,
+    device: &'b FixedSizeBinaryArray,
+    secret: &'b StringArray,
+    ids: &'b StringArray,
+    attributes: [&'b StringArray; ATTRIBUTES],
+    asked: &'b ListArray,
+    asked_ids: &'b StringArray,
+    audiences: AudienceArrays<'b>,
+    experiments: ExperimentArrays<'b>,
+    decisions: DecisionArrays<'b>,
+    query: &'b StringArray,
+    body: &'b BinaryArray,
 }
 
-fn word<T>(word: &str, of: impl Fn(&str) -> Option<T>) -> Result<T> {
-    of(word).ok_or_else(|| ParquetError::General(format!("{word:?} is no known word")))
+struct AudienceArrays<'b> {
+    lists: &'b ListArray,
+    name: &'b StringArray,
+    generation: &'b UInt64Array,
+    member: &'b StringArray,
+    value: &'b Int32Array,
+}
+
+struct ExperimentArrays<'b> {
+    lists: &'b ListArray,
+    name: &'b StringArray,
+    rule: &'b UInt32Array,
+    bucket: &'b StringArray,
+    layer_slot: &'b Int32Array,
+    bucket_slot: &'b Int32Array,
+}
+
+struct DecisionArrays<'b> {
+    lists: &'b ListArray,
+    strategy: &'b StringArray,
+    bid: &'b BooleanArray,
+    reason: &'b StringArray,
+    shadow: &'b BooleanArray,
+    cap: &'b StringArray,
+    scheduled: &'b BooleanArray,
+    numbers: [&'b Float64Array; NUMBERS],
+}
+
+impl<'b> RowArrays<'b> {
+    fn of(columns: &'b StructArray) -> Result<Self> {
+        let asked: &ListArray = column(columns, "asked")?;
+        Ok(Self {
+            time: required(columns, "time")?,
+            latency: required(columns, "latency_us")?,
+            platform: required(columns, "platform")?,
+            failure: column(columns, "failure")?,
+            probability: required(columns, "probability")?,
+            sampled: required(columns, "sampled")?,
+            config: required(columns, "config")?,
+            request_id: column(columns, "request_id")?,
+            device: column(columns, "device")?,
+            secret: column(columns, "secret")?,
+            ids: column(columns, "ids")?,
+            attributes: [
+                column(columns, "os")?,
+                column(columns, "app")?,
+                column(columns, "slot")?,
+                column(columns, "region")?,
+                column(columns, "request_type")?,
+            ],
+            asked,
+            asked_ids: typed(asked.values(), "asked")?,
+            audiences: AudienceArrays::of(column(columns, "audiences")?)?,
+            experiments: ExperimentArrays::of(column(columns, "experiments")?)?,
+            decisions: DecisionArrays::of(column(columns, "decisions")?)?,
+            query: column(columns, "query")?,
+            body: column(columns, "body")?,
+        })
+    }
+
+    fn row(&self, index: usize) -> Result<LogRow<'b>> {
+        let mut raw = None;
+        if self.body.is_valid(index) {
+            raw = Some(Raw {
+                query: text(self.query, index),
+                body: self.body.value(index),
+            });
+        }
+        let end = RowEnd {
+            time: self.time.value(index),
+            latency: self.latency.value(index).cast_unsigned(),
+            platform: self.platform.value(index),
+            failure: text(self.failure, index),
+            probability: self.probability.value(index),
+            sampled: self.sampled.value(index),
+            config: self.config.value(index),
+            raw,
+        };
+        let facts = match text(self.ids, index) {
+            Some(ids) => Some(self.facts(index, ids)?),
+            None => None,
+        };
+        Ok(LogRow { facts, end })
+    }
+
+    fn facts(&self, index: usize, ids: &str) -> Result<LoggedFacts<'b>> {
+        let mut device = None;
+        if self.device.is_valid(index)
+            && let Some(secret) = text(self.secret, index)
+        {
+            let name = self.device.value(index).try_into();
+            let hmac = name.map_err(|_| damaged("a device has another length"))?;
+            device = Some(Device { hmac, secret });
+        }
+        let mut asked = None;
+        if self.asked.is_valid(index) {
+            asked = Some(
+                elements(self.asked, index)
+                    .map(|at| self.asked_ids.value(at))
+                    .collect(),
+            );
+        }
+        Ok(LoggedFacts {
+            request_id: text(self.request_id, index),
+            device,
+            ids: known_word(ids, LookedUpIds::of)?,
+            attributes: self.attributes.map(|column| text(column, index)),
+            asked,
+            audiences: elements(self.audiences.lists, index)
+                .map(|at| self.audiences.fact(at))
+                .collect::<Result<_>>()?,
+            experiments: elements(self.experiments.lists, index)
+                .map(|at| self.experiments.fact(at))
+                .collect(),
+            decisions: elements(self.decisions.lists, index)
+                .map(|at| self.decisions.fact(at))
+                .collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl<'b> AudienceArrays<'b> {
+    fn of(lists: &'b ListArray) -> Result<Self> {
+        let columns = typed(lists.values(), "audiences")?;
+        Ok(Self {
+            lists,
+            name: required(columns, "name")?,
+            generation: column(columns, "generation")?,
+            member: required(columns, "member")?,
+            value: column(columns, "value")?,
+        })
+    }
+
+    fn fact(&self, at: usize) -> Result<AudienceFact<'b>> {
+        let value = self.value.is_valid(at).then(|| self.value.value(at));
+        Ok(AudienceFact {
+            name: self.name.value(at),
+            generation: self
+                .generation
+                .is_valid(at)
+                .then(|| self.generation.value(at)),
+            member: known_word(self.member.value(at), InAudience::of)?,
+            value: value.map(|value| value as u8),
+        })
+    }
+}
+
+impl<'b> ExperimentArrays<'b> {
+    fn of(lists: &'b ListArray) -> Result<Self> {
+        let columns = typed(lists.values(), "experiments")?;
+        Ok(Self {
+            lists,
+            name: required(columns, "name")?,
+            rule: required(columns, "rule")?,
+            bucket: required(columns, "bucket")?,
+            layer_slot: column(columns, "layer_slot")?,
+            bucket_slot: column(columns, "bucket_slot")?,
+        })
+    }
+
+    fn fact(&self, at: usize) -> ExperimentFact<'b> {
+        let mut slots = None;
+        if self.layer_slot.is_valid(at) && self.bucket_slot.is_valid(at) {
+            let both = [self.layer_slot.value(at), self.bucket_slot.value(at)];
+            slots = Some(both.map(i32::cast_unsigned));
+        }
+        ExperimentFact {
+            name: self.name.value(at),
+            rule: self.rule.value(at),
+            bucket: self.bucket.value(at),
+            slots,
+        }
+    }
+}
+
+impl<'b> DecisionArrays<'b> {
+    fn of(lists: &'b ListArray) -> Result<Self> {
+        let columns = typed(lists.values(), "decisions")?;
+        Ok(Self {
+            lists,
+            strategy: required(columns, "strategy")?,
+            bid: required(columns, "bid")?,
+            reason: required(columns, "reason")?,
+            shadow: required(columns, "shadow")?,
+            cap: column(columns, "cap")?,
+            scheduled: column(columns, "scheduled")?,
+            numbers: [
+                column(columns, "weight")?,
+                column(columns, "cpa_price")?,
+                column(columns, "cpc_price")?,
+                column(columns, "cpc_factor")?,
+                column(columns, "quality")?,
+            ],
+        })
+    }
+
+    fn fact(&self, at: usize) -> Result<DecisionFact<'b>> {
+        let cap = match text(self.cap, at) {
+            Some(word) => Some(known_word(word, CapState::of)?),
+            None => None,
+        };
+        Ok(DecisionFact {
+            strategy: self.strategy.value(at),
+            bid: self.bid.value(at),
+            reason: self.reason.value(at),
+            shadow: self.shadow.value(at),
+            cap,
+            scheduled: self
+                .scheduled
+                .is_valid(at)
+                .then(|| self.scheduled.value(at)),
+            numbers: self
+                .numbers
+                .map(|column| column.is_valid(at).then(|| column.value(at))),
+        })
+    }
+}
+
+/// A column by its name. Others may have been added.
+fn column<'b, A: Array + 'static>(columns: &'b StructArray, name: &str) -> Result<&'b A> {
+    match columns.column_by_name(name) {
+        Some(column) => typed(column, name),
+        None => Err(damaged(&format!("has no column {name}"))),
+    }
+}
+
+/// As [`column`], of one that every row or element has.
+fn required<'b, A: Array + 'static>(columns: &'b StructArray, name: &str) -> Result<&'b A> {
+    let column: &A = column(columns, name)?;
+    if column.null_count() > 0 {
+        return Err(damaged(&format!("column {name} lacks values")));
+    }
+    Ok(column)
+}
+
+fn typed<'b, A: Array + 'static>(column: &'b ArrayRef, name: &str) -> Result<&'b A> {
+    let typed = column.as_any().downcast_ref();
+    typed.ok_or_else(|| damaged(&format!("column {name} has another type")))
+}
+
+/// The indexes of a row's elements.
+fn elements(lists: &ListArray, row: usize) -> std::ops::Range<usize> {
+    let ends = lists.value_offsets();
+    ends[row] as usize..ends[row + 1] as usize
+}
+
+fn text(column: &StringArray, index: usize) -> Option<&str> {
+    column.is_valid(index).then(|| column.value(index))
+}
+
+fn known_word<T>(word: &str, of: impl Fn(&str) -> Option<T>) -> Result<T> {
+    of(word).ok_or_else(|| damaged(&format!("{word:?} is no known word")))
+}
+
+fn damaged(what: &str) -> ParquetError {
+    ParquetError::General(what.to_owned())
+}
+
+/// The result of `work`: the format's library panics at some damaged files.
+fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(damaged("the file is damaged")))
 }

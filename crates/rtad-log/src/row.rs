@@ -3,7 +3,7 @@
 //! Texts are borrowed, from a request or from a file's columns. Lists have room for a usual request
 //! without an allocation.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 
 /// Numbers of a bid's value, in the order of the columns: weight, price of a conversion, price of a
@@ -12,18 +12,19 @@ pub const NUMBERS: usize = 5;
 /// Attributes of a request, in the order of the columns: os, app, slot, region, request type.
 pub const ATTRIBUTES: usize = 5;
 
-/// A logged request, as a file has it.
+/// A logged request, as a file has it. Between a worker and the log's thread, its device has no
+/// name yet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LogRow<'a> {
+pub struct LogRow<'a, Name = Device<'a>> {
     /// Facts of the decisions; `None` without decisions, as for an unauthorized caller.
-    pub facts: Option<LoggedFacts<'a>>,
+    pub facts: Option<LoggedFacts<'a, Name>>,
     /// The rest.
     #[serde(flatten)]
     pub end: RowEnd<'a>,
 }
 
 /// The fields of a row beside its facts, which a worker knows before the end of the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RowEnd<'a> {
     /// Time of the answer, in microseconds since 1970.
     pub time: i64,
@@ -32,6 +33,7 @@ pub struct RowEnd<'a> {
     /// Name of the platform; `api` for `/v1/decide`.
     pub platform: &'a str,
     /// The cause of an answer that ignores the ids.
+    #[serde(borrow)]
     pub failure: Option<&'a str>,
     /// Probability with which a row of this kind is in the log.
     pub probability: f64,
@@ -40,6 +42,7 @@ pub struct RowEnd<'a> {
     /// The first 16 hex digits of the SHA-256 of the configuration file.
     pub config: &'a str,
     /// The request itself, where the configuration asks for it.
+    #[serde(borrow)]
     pub raw: Option<Raw<'a>>,
 }
 
@@ -52,33 +55,31 @@ pub type ExperimentFacts<'a> = SmallVec<[ExperimentFact<'a>; 4]>;
 /// The decisions about a device.
 pub type DecisionFacts<'a> = SmallVec<[DecisionFact<'a>; 4]>;
 
-/// Facts on which the decisions depend, and the decisions. A worker encodes them with the device's
-/// key in place of its name, and from iterators in place of lists.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LoggedFacts<
-    'a,
-    Name = Device<'a>,
-    Asked = AskedIds<'a>,
-    Audiences = AudienceFacts<'a>,
-    Experiments = ExperimentFacts<'a>,
-    Decisions = DecisionFacts<'a>,
-> {
+/// Facts on which the decisions depend, and the decisions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoggedFacts<'a, Name = Device<'a>> {
     /// The request's own id.
+    #[serde(borrow)]
     pub request_id: Option<&'a str>,
     /// The device; `None` without a usable id.
     pub device: Option<Name>,
     /// The part of the request's ids that was looked up.
     pub ids: LookedUpIds,
     /// Attributes of the request.
+    #[serde(borrow)]
     pub attributes: [Option<&'a str>; ATTRIBUTES],
     /// The platform's ids of the requested strategies; `None` = all.
-    pub asked: Option<Asked>,
+    #[serde(borrow)]
+    pub asked: Option<AskedIds<'a>>,
     /// The device in each audience of the pod; empty without a usable id.
-    pub audiences: Audiences,
+    #[serde(borrow)]
+    pub audiences: AudienceFacts<'a>,
     /// The device in each experiment.
-    pub experiments: Experiments,
+    #[serde(borrow)]
+    pub experiments: ExperimentFacts<'a>,
     /// A decision per strategy, those in shadow too.
-    pub decisions: Decisions,
+    #[serde(borrow)]
+    pub decisions: DecisionFacts<'a>,
 }
 
 /// A device, without its ids.
@@ -91,7 +92,7 @@ pub struct Device<'a> {
 }
 
 /// The part of a request's ids that was looked up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LookedUpIds {
     /// No id was usable.
     #[default]
@@ -105,7 +106,7 @@ pub enum LookedUpIds {
 }
 
 /// A device in an audience.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudienceFact<'a> {
     /// Name of the audience.
     pub name: &'a str,
@@ -118,7 +119,7 @@ pub struct AudienceFact<'a> {
 }
 
 /// Whether a device is in an audience.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InAudience {
     /// It is.
     Yes,
@@ -129,7 +130,7 @@ pub enum InAudience {
 }
 
 /// A device in an experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExperimentFact<'a> {
     /// Name of the experiment.
     pub name: &'a str,
@@ -143,7 +144,7 @@ pub struct ExperimentFact<'a> {
 }
 
 /// A strategy's decision.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DecisionFact<'a> {
     /// Name of the strategy.
     pub strategy: &'a str,
@@ -162,7 +163,7 @@ pub struct DecisionFact<'a> {
 }
 
 /// State of a cap for a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CapState {
     /// It admits the device.
     Admitted,
@@ -173,12 +174,19 @@ pub enum CapState {
 }
 
 /// A request as it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Raw<'a> {
     /// The query string.
+    #[serde(borrow)]
     pub query: Option<&'a str>,
     /// The body.
+    #[serde(serialize_with = "as_bytes")]
     pub body: &'a [u8],
+}
+
+/// Bytes as a whole: a list would cost a call for each.
+pub(crate) fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 impl LookedUpIds {

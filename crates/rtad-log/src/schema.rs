@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use arrow_schema::SchemaRef;
+use parquet::arrow::parquet_to_arrow_schema;
+use parquet::errors::ParquetError;
 use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::TypePtr;
+use parquet::schema::types::SchemaDescriptor;
 
 /// Version of the schema, in each file's metadata under `rtad.log.version`. A column that is added
 /// keeps it; one that is removed, or means something else, raises it.
@@ -61,6 +64,12 @@ message decision {
 }";
 
 /// The schema.
-pub fn schema() -> TypePtr {
-    Arc::new(parse_message_type(SCHEMA).expect("the schema is one"))
+pub fn schema() -> Result<SchemaDescriptor, ParquetError> {
+    let schema = parse_message_type(SCHEMA)?;
+    Ok(SchemaDescriptor::new(Arc::new(schema)))
+}
+
+/// The types of Arrow of its columns.
+pub fn columns_of(schema: &SchemaDescriptor) -> Result<SchemaRef, ParquetError> {
+    Ok(Arc::new(parquet_to_arrow_schema(schema, None)?))
 }

@@ -1,14 +1,17 @@
 //! Rows through a ring's bytes and a file.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use parquet::basic::{Compression, Encoding};
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use rtad_core::device::DeviceKey;
 use smallvec::smallvec;
 
 use crate::folder::{Remains, closed, path_of, remove_remains};
 use crate::read::{LogReadError, LogReader};
-use crate::record::{TooLarge, encode_no_facts};
+use crate::record::{TooLarge, UnnamedDevice, encode_end, encode_facts};
 use crate::row::{
     AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedFacts,
     LookedUpIds, Raw, RowEnd,
@@ -146,42 +149,33 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
     ]
 }
 
+/// The key of the device.
+static KEY: DeviceKey = DeviceKey::from_bytes([1; 16]);
+
 /// The record of a row: its two parts, one after the other.
 fn encode(row: &LogRow<'_>, buffer: &mut [u8]) -> Result<usize, TooLarge> {
-    let facts = match row.facts.clone() {
-        Some(LoggedFacts {
-            request_id,
-            device,
-            ids,
-            attributes,
-            asked,
-            audiences,
-            experiments,
-            decisions,
-        }) => {
-            let device = device.map(|_| DeviceKey::from_bytes([1; 16]));
-            let facts = LoggedFacts {
-                request_id,
-                device,
-                ids,
-                attributes,
-                asked,
-                audiences,
-                experiments,
-                decisions,
-            };
-            facts.encode(buffer)?
-        }
-        None => encode_no_facts(buffer)?,
-    };
-    Ok(facts + row.end.encode(&mut buffer[facts..])?)
+    let mut unnamed = None;
+    if let Some(facts) = row.facts.clone() {
+        unnamed = Some(LoggedFacts {
+            request_id: facts.request_id,
+            device: facts.device.map(|_| UnnamedDevice::new(&KEY)),
+            ids: facts.ids,
+            attributes: facts.attributes,
+            asked: facts.asked,
+            audiences: facts.audiences,
+            experiments: facts.experiments,
+            decisions: facts.decisions,
+        });
+    }
+    let size = encode_facts(unnamed.as_ref(), buffer)?;
+    Ok(size + encode_end(&row.end, &mut buffer[size..])?)
 }
 
 fn push(file: &mut LogFile, index: usize) {
     let mut buffer = [0; 8 << 10];
     let size = encode(&row(index), &mut buffer).unwrap();
     let name = |key: &DeviceKey| {
-        assert_eq!(key.as_bytes(), &[1; 16]);
+        assert_eq!(*key, KEY);
         DEVICE
     };
     file.push(&buffer[..size], name).unwrap();
@@ -218,17 +212,62 @@ fn rows_are_the_same_after_a_ring_and_a_file() {
     assert_eq!(index, COUNT);
 }
 
+/// A file of version 1, which is kept for this test.
+#[test]
+fn files_of_version_1_have_the_same_columns_and_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/golden/log/v1.parquet"
+    );
+    let golden = Path::new(golden);
+    let mut index = 0;
+    LogReader::open(golden)
+        .unwrap()
+        .each(|found| {
+            assert_eq!(*found, row(index));
+            index += 1;
+        })
+        .unwrap();
+    assert_eq!(index, 64);
+
+    let path = folder.path().join("a.parquet");
+    let mut file = LogFile::create(path.clone(), "pod-1").unwrap();
+    (0..64).for_each(|index| push(&mut file, index));
+    file.close().unwrap();
+    let (old, new) = (footer(golden), footer(&path));
+    assert_eq!(old.file_metadata().schema(), new.file_metadata().schema());
+    let entries = new.file_metadata().key_value_metadata();
+    assert_eq!(old.file_metadata().key_value_metadata(), entries);
+    for (old, new) in old
+        .row_group(0)
+        .columns()
+        .iter()
+        .zip(new.row_group(0).columns())
+    {
+        let path = old.column_path();
+        assert_eq!(old.compression(), new.compression(), "{path}");
+        assert!(matches!(new.compression(), Compression::ZSTD(_)), "{path}");
+        let has_dictionary = |encodings: &[Encoding]| encodings.contains(&Encoding::RLE_DICTIONARY);
+        let [was, is] =
+            [old, new].map(|column| has_dictionary(&column.encodings().collect::<Vec<_>>()));
+        assert_eq!(was, is, "{path}");
+        assert_eq!(old.statistics(), new.statistics(), "{path}");
+        assert_eq!(old.num_values(), new.num_values(), "{path}");
+    }
+}
+
+fn footer(path: &Path) -> parquet::file::metadata::ParquetMetaData {
+    let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    file.metadata().clone()
+}
+
 #[test]
 fn row_that_does_not_fit_is_refused() {
-    let rows = rows();
-    let mut long = rows[2].clone();
-    long.facts.as_mut().unwrap().asked = Some(smallvec!["1"; 65_535]);
-    encode(&long, &mut vec![0; 1 << 20]).unwrap_err();
-    long.facts.as_mut().unwrap().asked.as_mut().unwrap().pop();
-    encode(&long, &mut vec![0; 1 << 20]).unwrap();
-    let size = encode(&rows[2], &mut [0; 1024]).unwrap();
+    let row = &rows()[2];
+    let size = encode(row, &mut [0; 1024]).unwrap();
     for length in 0..size {
-        encode(&rows[2], &mut vec![0; length]).unwrap_err();
+        encode(row, &mut vec![0; length]).unwrap_err();
     }
 }
 
@@ -311,6 +350,6 @@ fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
     assert!(closed(&root.join("none")).unwrap().is_empty());
 }
 
-fn path_of_other(path: &std::path::Path) -> std::path::PathBuf {
+fn path_of_other(path: &Path) -> std::path::PathBuf {
     path.with_file_name("other.parquet")
 }

@@ -3,25 +3,31 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use rtad_core::device::DeviceKey;
 use rtad_core::files::{AtomicFile, private, sync_dir};
 
-use crate::columns::GroupColumns;
+use crate::columns::RowColumns;
+use crate::record::decode;
 use crate::row::Device;
-use crate::schema::{VERSION, VERSION_KEY, schema};
+use crate::schema::{VERSION, VERSION_KEY, columns_of, schema};
 
-/// Most rows that wait for their row group.
+/// Most rows of a row group.
 const GROUP_ROWS: usize = 1 << 16;
-/// About how many bytes of rows wait.
+/// About how many bytes of records a row group has at most.
 const GROUP_BYTES: usize = 16 << 20;
+/// Most rows that wait to be encoded.
+const BATCH_ROWS: usize = 1 << 12;
+/// About how many bytes of records wait at most.
+const BATCH_BYTES: usize = 1 << 20;
 /// Compression: a higher level saves little and costs more than all else.
 const ZSTD: i32 = 1;
 /// Columns whose values do not repeat.
@@ -32,8 +38,13 @@ const UNIQUE: [&str; 5] = ["time", "latency_us", "request_id", "device", "body"]
 pub struct LogFile {
     aside: AtomicFile,
     path: PathBuf,
-    writer: SerializedFileWriter<BufWriter<File>>,
-    columns: GroupColumns,
+    writer: ArrowWriter<BufWriter<File>>,
+    /// Rows that are not encoded yet.
+    waiting: RowColumns,
+    waiting_bytes: usize,
+    /// Rows of the row group, and about how many bytes they take.
+    group_rows: usize,
+    group_bytes: usize,
     rows: u64,
     opened: Instant,
 }
@@ -74,7 +85,7 @@ pub enum WriteError {
         /// The file.
         path: PathBuf,
         /// The fault.
-        source: parquet::errors::ParquetError,
+        source: ParquetError,
     },
 }
 
@@ -92,19 +103,21 @@ impl LogFile {
         };
         let (aside, file) =
             AtomicFile::create(open_name(&path), private().create_new(true)).map_err(io)?;
-        let writer = SerializedFileWriter::new(BufWriter::new(file), schema(), properties(pod))
-            .map_err(|source| WriteError::Parquet {
-                path: path.clone(),
-                source,
-            })?;
-        let (columns, opened) = (GroupColumns::default(), Instant::now());
+
+        let (waiting, writer) = match start(file, pod) {
+            Ok(started) => started,
+            Err(source) => return Err(WriteError::Parquet { path, source }),
+        };
         Ok(Self {
             aside,
             path,
             writer,
-            columns,
+            waiting,
+            waiting_bytes: 0,
+            group_rows: 0,
+            group_bytes: 0,
             rows: 0,
-            opened,
+            opened: Instant::now(),
         })
     }
 
@@ -118,19 +131,36 @@ impl LogFile {
         record: &[u8],
         name: impl Fn(&DeviceKey) -> Device<'n>,
     ) -> Result<(), WriteError> {
-        self.columns.push(record, name);
+        let row = decode(record);
+        let device = row.facts.as_ref().and_then(|facts| facts.device);
+        let device = device.map(|device| name(&device.key()));
+        self.waiting.push(&row, device.as_ref());
+
         self.rows += 1;
-        if self.columns.rows() >= GROUP_ROWS || self.columns.bytes() >= GROUP_BYTES {
-            self.write_group().map_err(|source| self.fault(source))?;
+        self.group_rows += 1;
+        self.group_bytes += record.len();
+        self.waiting_bytes += record.len();
+        let is_group_full = self.group_rows >= GROUP_ROWS || self.group_bytes >= GROUP_BYTES;
+        let is_batch_full = self.waiting.rows() >= BATCH_ROWS || self.waiting_bytes >= BATCH_BYTES;
+        if is_group_full || is_batch_full {
+            self.encode_waiting().map_err(|source| self.fault(source))?;
+        }
+        if is_group_full {
+            self.group_rows = 0;
+            self.group_bytes = 0;
+            self.writer.flush().map_err(|source| self.fault(source))?;
         }
         Ok(())
     }
 
-    fn write_group(&mut self) -> parquet::errors::Result<()> {
-        self.columns.write(self.writer.next_row_group()?)
+    /// Encodes the rows that wait into the row group, which is in memory.
+    fn encode_waiting(&mut self) -> Result<(), ParquetError> {
+        self.waiting_bytes = 0;
+        let batch = self.waiting.finish()?;
+        self.writer.write(&batch)
     }
 
-    fn fault(&self, source: parquet::errors::ParquetError) -> WriteError {
+    fn fault(&self, source: ParquetError) -> WriteError {
         WriteError::Parquet {
             path: self.path.clone(),
             source,
@@ -147,7 +177,7 @@ impl LogFile {
         self.rows
     }
 
-    /// Bytes on the disk, without those of the rows that wait.
+    /// Bytes on the disk, without those of the row group in memory.
     pub fn bytes(&self) -> u64 {
         self.writer.bytes_written() as u64
     }
@@ -164,9 +194,10 @@ impl LogFile {
     ///
     /// [`WriteError`]. The file is removed.
     pub fn close(mut self) -> Result<Closed, WriteError> {
-        if self.columns.rows() > 0 {
-            self.write_group().map_err(|source| self.fault(source))?;
+        if self.waiting.rows() > 0 {
+            self.encode_waiting().map_err(|source| self.fault(source))?;
         }
+
         let Self {
             aside,
             path,
@@ -182,6 +213,7 @@ impl LogFile {
             path: path.clone(),
             source,
         };
+
         let file = writer.into_inner().map_err(parquet)?;
         let file = file.into_inner().map_err(|error| io(error.into_error()))?;
         file.sync_all().map_err(io)?;
@@ -202,22 +234,37 @@ pub(crate) fn open_name(path: &Path) -> PathBuf {
 /// The extension of files that are written.
 pub(crate) const OPEN: &str = "open";
 
-fn properties(pod: &str) -> WriterPropertiesPtr {
-    let entry = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
+/// A writer into a file, and the columns of its rows.
+fn start(
+    file: File,
+    pod: &str,
+) -> Result<(RowColumns, ArrowWriter<BufWriter<File>>), ParquetError> {
+    let schema = schema()?;
+    let columns = columns_of(&schema)?;
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties(pod)?)
+        .with_parquet_schema(schema)
+        // Readers know the types of Parquet.
+        .with_skip_arrow_metadata(true);
+    let file = BufWriter::new(file);
+    let writer = ArrowWriter::try_new_with_options(file, columns.clone(), options)?;
+    Ok((RowColumns::new(columns), writer))
+}
+
+fn properties(pod: &str) -> Result<WriterProperties, ParquetError> {
     let program = concat!("rtad ", env!("CARGO_PKG_VERSION"));
+    let entries = vec![
+        KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_owned()),
+        KeyValue::new("rtad.pod".to_owned(), pod.to_owned()),
+    ];
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(
-            ZstdLevel::try_new(ZSTD).expect("a level of zstd"),
-        ))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD)?))
         .set_created_by(program.to_owned())
-        .set_key_value_metadata(Some(vec![
-            entry(VERSION_KEY, VERSION),
-            entry("rtad.pod", pod),
-        ]))
+        .set_key_value_metadata(Some(entries))
         .set_statistics_enabled(EnabledStatistics::None)
         .set_column_statistics_enabled(ColumnPath::from("time"), EnabledStatistics::Chunk);
     for column in UNIQUE {
         properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), false);
     }
-    Arc::new(properties.build())
+    Ok(properties.build())
 }
