@@ -75,7 +75,6 @@ key_secret = "a secret of the load test"
 sample = $1
 max_rate = 10000000
 max_age = "5s"
-ring = "16MiB"
 EOF
     fi
     RTAD_LISTEN=127.0.0.1:$port RTAD_ADMIN_LISTEN=127.0.0.1:$admin RTAD_WORKERS=$server_cores \

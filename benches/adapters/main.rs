@@ -252,13 +252,11 @@ impl Log {
         let folder = tempfile::tempdir().expect("a directory");
         let to = folder.path().display().to_string();
         let secret = Secret::new("the secret of a benchmark");
-        let ring = 16 << 20;
         let config = LogConfig {
             to,
             secret,
             sample: 1.0,
             max_rate: 10_000_000,
-            ring,
             ..<_>::default()
         };
         let log = DecisionLog::start(config, "pod".to_owned(), &Telemetry::default());

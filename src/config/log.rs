@@ -50,9 +50,6 @@ pub struct LogConfig {
     /// Most rows of a pod in a second. Further ones are dropped and counted.
     #[serde(deserialize_with = "number::<_, _, 1, 10_000_000>")]
     pub max_rate: u32,
-    /// Size at which a file is closed.
-    #[serde(deserialize_with = "size::<_, 65536>", serialize_with = "as_size")]
-    pub max_file: u64,
     /// Age at which a file is closed. A kill of the process loses at most the rows of this time.
     #[serde(
         deserialize_with = "time::<_, _, SECOND, HOUR>",
@@ -71,9 +68,6 @@ pub struct LogConfig {
     /// Size of the files that wait for their upload, the oldest of which are deleted above it.
     #[serde(deserialize_with = "size::<_, 1_048_576>", serialize_with = "as_size")]
     pub max_spool: u64,
-    /// Memory per worker for rows on their way to the file.
-    #[serde(deserialize_with = "size::<_, 262_144>", serialize_with = "as_size")]
-    pub ring: u64,
     /// Path of the secret's file.
     #[serde(skip)]
     pub secret_path: Option<PathBuf>,
@@ -105,12 +99,10 @@ impl Default for LogConfig {
             request_ids: Vec::new(),
             raw: RawBodies::Never,
             max_rate: 10_000,
-            max_file: 64 << 20,
             max_age: Duration::from_secs(60),
             retention: Duration::from_secs(30 * 86_400),
             max_size: 64 << 30,
             max_spool: 1 << 30,
-            ring: 4 << 20,
             secret_path: None,
             secret: Secret::default(),
         }

@@ -26,6 +26,10 @@ use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};
 const PAUSE: Duration = Duration::from_millis(20);
 /// Niceness of the thread: still a tenth of a core that is busy.
 const NICE: i32 = 10;
+/// Memory per worker for rows on their way to the file. Half of it is the largest row.
+const RING_BYTES: usize = 4 << 20;
+/// Size at which a file is closed.
+const MAX_FILE: u64 = 64 << 20;
 /// Rows that are taken from one ring before the next.
 const ROWS_PER_RING: usize = 1024;
 /// Least and most time after a failed write in which rows are dropped.
@@ -34,7 +38,6 @@ const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)]
 /// The decision log of a pod.
 #[derive(Debug)]
 pub struct DecisionLog {
-    config: LogConfig,
     filter: Arc<LogFilter>,
     key: Arc<ArcSwap<LogKey>>,
     metrics: LogMetrics,
@@ -100,8 +103,9 @@ impl DecisionLog {
         std::fs::create_dir_all(&root)?;
         let key = Arc::new(ArcSwap::from_pointee(LogKey::new(config.secret.expose())));
         let metrics = telemetry.log_metrics();
-        let (rings, allowance) = (Arc::default(), Arc::new(Allowance::new(config.max_rate)));
-        let (is_writer_stopping, is_uploader_stopping) = <(Arc<AtomicBool>, Arc<_>)>::default();
+        let rings = Arc::default();
+
+        let is_writer_stopping = Arc::<AtomicBool>::default();
         let thread = Thread {
             files: Files {
                 root,
@@ -116,23 +120,23 @@ impl DecisionLog {
             rings: Arc::clone(&rings),
             is_stopping: Arc::clone(&is_writer_stopping),
         };
+        let is_uploader_stopping = Arc::<AtomicBool>::default();
         let uploads = Uploads::open(&config, metrics.clone(), Arc::clone(&is_uploader_stopping))?;
         let writer = StoppableThread::start("log", is_writer_stopping, move || thread.run())?;
         let uploader =
             StoppableThread::start("log-files", is_uploader_stopping, move || uploads.run())?;
+
         tracing::info!(
             to = config.to,
             sample = config.sample,
             secret = key.load().id(),
             "decision log begins"
         );
-        let filter = Arc::new(LogFilter::new(&config));
         Ok(Self {
-            filter,
-            config,
+            filter: Arc::new(LogFilter::new(&config)),
             key,
             metrics,
-            allowance,
+            allowance: Arc::new(Allowance::new(config.max_rate)),
             rings,
             writer,
             uploader,
@@ -141,12 +145,15 @@ impl DecisionLog {
 
     /// The log of a worker.
     pub fn tap(&self) -> LogTap {
-        let capacity = usize::try_from(self.config.ring).unwrap_or(usize::MAX);
-        let (producer, consumer) = RingBuffer::new(capacity);
+        let (producer, consumer) = RingBuffer::new(RING_BYTES);
         self.rings.lock().push(consumer);
-        let (filter, key) = (Arc::clone(&self.filter), Arc::clone(&self.key));
-        let (metrics, allowance) = (self.metrics.clone(), Arc::clone(&self.allowance));
-        LogTap::new(filter, key, metrics, allowance, producer)
+        LogTap::new(
+            Arc::clone(&self.filter),
+            Arc::clone(&self.key),
+            self.metrics.clone(),
+            Arc::clone(&self.allowance),
+            producer,
+        )
     }
 
     /// Ends the log after the workers: writes what is left, closes the file, and waits until it is
@@ -192,18 +199,21 @@ impl Thread {
                 }
             }
             self.files.rotate();
+
             if checked.elapsed() >= self.files.config.max_age {
                 checked = Instant::now();
                 self.read_secret();
                 self.files.remove_remains();
             }
-            if !has_taken && is_stopping {
+
+            if has_taken {
+                continue;
+            }
+            if is_stopping {
                 self.files.close();
                 return;
             }
-            if !has_taken {
-                std::thread::sleep(PAUSE);
-            }
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -269,13 +279,13 @@ struct Files {
 impl Files {
     /// Writes the row of a record.
     fn push(&mut self, record: &[u8], key: &LogKey) {
-        if self
-            .dropping_until
-            .is_some_and(|until| Instant::now() < until)
+        if let Some(until) = self.dropping_until
+            && Instant::now() < until
         {
             self.metrics.dropped(LogDrop::Disk, 1);
             return;
         }
+
         if self.open.is_none() {
             match self.create() {
                 Ok(file) => self.open = Some(file),
@@ -308,13 +318,13 @@ impl Files {
 
     /// Closes the file at its limits.
     fn rotate(&mut self) {
-        let age = self
-            .open
-            .as_ref()
-            .map_or(Duration::ZERO, |file| file.opened().elapsed());
+        let Some(file) = &self.open else {
+            self.metrics.open_file(Duration::ZERO);
+            return;
+        };
+        let age = file.opened().elapsed();
         self.metrics.open_file(age);
-        let is_full = |file: &LogFile| file.bytes() >= self.config.max_file;
-        if age >= self.config.max_age || self.open.as_ref().is_some_and(is_full) {
+        if age >= self.config.max_age || file.bytes() >= MAX_FILE {
             self.close();
         }
     }

@@ -172,9 +172,8 @@ class TestDecisionLog:
         ]
         [volume] = [one for one in spec(overlay)["volumes"] if one["name"] == mount["name"]]
         claim = volume["ephemeral"]["volumeClaimTemplate"]["spec"]
-        spool, file = [
-            quantity(config["log"][key].removesuffix("B")) for key in ("max_spool", "max_file")
-        ]
+        spool = quantity(config["log"]["max_spool"].removesuffix("B"))
+        file = quantity("64Mi")
         assert quantity(claim["resources"]["requests"]["storage"]) >= spool + 2 * file
 
     def test_pod_writes_its_rows(self, sandbox_of):
