@@ -6,7 +6,7 @@ use std::time::Instant;
 /// An allowance of rows that all workers share. Workers begin its seconds: the log's thread may
 /// wait for its disk for longer.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub struct Allowance {
     begun: Instant,
     /// The second since `begun` whose rows are counted.
     second: AtomicU64,
@@ -16,7 +16,7 @@ pub(super) struct Allowance {
 
 impl Allowance {
     /// An allowance of so many rows in a second.
-    pub(super) fn new(rate: u32) -> Self {
+    pub fn new(rate: u32) -> Self {
         let rate = rate.into();
         Self {
             begun: Instant::now(),
@@ -27,22 +27,17 @@ impl Allowance {
     }
 
     /// Takes a row of a request at a time. Returns false if none is left.
-    pub(super) fn take(&self, at: Instant) -> bool {
-        let (second, last) = (self.second_of(at), self.second.load(Ordering::Relaxed));
-        let begin = |from| {
-            let order = Ordering::Relaxed;
-            self.second
-                .compare_exchange(from, second, order, order)
-                .is_ok()
-        };
-        if second > last && begin(last) {
-            self.left.store(self.rate, Ordering::Relaxed);
+    pub fn take(&self, at: Instant) -> bool {
+        let order = Ordering::Relaxed;
+        let second = at.saturating_duration_since(self.begun).as_secs();
+        let last = self.second.load(order);
+        if second > last {
+            let begun = self.second.compare_exchange(last, second, order, order);
+            if begun.is_ok() {
+                self.left.store(self.rate, order);
+            }
         }
-        self.left.fetch_sub(1, Ordering::Relaxed) > 0
-    }
-
-    fn second_of(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.begun).as_secs()
+        self.left.fetch_sub(1, order) > 0
     }
 }
 

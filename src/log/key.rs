@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 /// A secret, ready for use.
 #[derive(Clone)]
-pub(super) struct LogKey {
+pub struct LogKey {
     mac: Hmac<Sha256>,
     /// Keeps the sample apart from anything else that depends on a device's key.
     salt: u64,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for LogKey {
 
 impl LogKey {
     /// The secret of these bytes.
-    pub(super) fn new(secret: &[u8]) -> Self {
+    pub fn new(secret: &[u8]) -> Self {
         let mac = Hmac::<Sha256>::new_from_slice(secret).expect("any length is a key");
         let of = |text: &str| mac.clone().chain_update(text).finalize().into_bytes();
         let salt = of("sample");
@@ -36,12 +36,12 @@ impl LogKey {
     }
 
     /// Its id in the rows.
-    pub(super) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         &self.id
     }
 
     /// The name of a device in the files.
-    pub(super) fn name(&self, key: &DeviceKey) -> Device<'_> {
+    pub fn name(&self, key: &DeviceKey) -> Device<'_> {
         let mac = self
             .mac
             .clone()
@@ -57,7 +57,7 @@ impl LogKey {
     /// Whether a device is in the sample of a share, of which `threshold` is [`threshold`]. The
     /// same in each pod with the secret. A larger share has all devices of a smaller one.
     #[inline]
-    pub(super) fn is_sampled(&self, key: &DeviceKey, threshold: u64) -> bool {
+    pub fn is_sampled(&self, key: &DeviceKey, threshold: u64) -> bool {
         let [.., a, b, c, d, e, f, g, h] = *key.as_bytes();
         // The key is an md5: its bytes are uniform. The multiplication spreads the salt.
         let mixed = (u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ self.salt)

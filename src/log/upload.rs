@@ -64,54 +64,52 @@ impl Uploads {
         let mut backoff = Backoff::new(BACKOFF);
         loop {
             let is_stopping = self.is_stopping.load(Ordering::Acquire);
-            if searched.is_none_or(|searched| searched.elapsed() >= RETENTION_INTERVAL)
-                && !is_stopping
-            {
+            let is_due = searched.is_none_or(|searched| searched.elapsed() >= RETENTION_INTERVAL);
+            if is_due && !is_stopping {
                 searched = Some(Instant::now());
                 self.delete_old();
             }
-            let mut pause = POLL_INTERVAL;
-            let is_done = self
-                .spool
-                .as_ref()
-                .is_none_or(|spool| match self.upload(spool) {
-                    Ok(is_done) => {
-                        backoff.reset();
-                        if !is_done {
-                            pause = Duration::ZERO;
-                        }
-                        is_done
+
+            match self.upload() {
+                Ok(true) => {
+                    backoff.reset();
+                    if is_stopping {
+                        return;
                     }
-                    Err(error) => {
-                        self.metrics.failed(LogStep::Upload);
-                        pause = backoff.next();
-                        match is_stopping {
-                            true => tracing::warn!(
-                                error,
-                                "decision log: an upload failed; its file waits for the next start"
-                            ),
-                            false => tracing::warn!(
-                                error,
-                                "decision log: an upload failed; again in {pause:?}"
-                            ),
-                        }
-                        true
+                    self.wait(POLL_INTERVAL);
+                }
+                Ok(false) => backoff.reset(),
+                Err(error) => {
+                    self.metrics.failed(LogStep::Upload);
+                    if is_stopping {
+                        tracing::warn!(
+                            error,
+                            "decision log: an upload failed; its file waits for the next start"
+                        );
+                        return;
                     }
-                });
-            if is_stopping && is_done {
-                return;
-            }
-            let until = Instant::now() + pause;
-            while Instant::now() < until && !self.is_stopping.load(Ordering::Acquire) {
-                std::thread::sleep(
-                    POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())),
-                );
+                    let pause = backoff.next();
+                    tracing::warn!(error, "decision log: an upload failed; again in {pause:?}");
+                    self.wait(pause);
+                }
             }
         }
     }
 
+    /// Waits for a time, or until the log stops.
+    fn wait(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !self.is_stopping.load(Ordering::Acquire) {
+            let rest = until.saturating_duration_since(Instant::now());
+            std::thread::sleep(rest.min(POLL_INTERVAL));
+        }
+    }
+
     /// Uploads the oldest file that waits. Returns whether none is left.
-    fn upload(&self, spool: &Path) -> Result<bool, String> {
+    fn upload(&self) -> Result<bool, String> {
+        let Some(spool) = &self.spool else {
+            return Ok(true);
+        };
         let files = self.within_spool(spool)?;
         let mut unreadable = None;
         for file in &files {
@@ -127,17 +125,21 @@ impl Uploads {
                 }
             }
         }
-        unreadable.map_or(Ok(true), Err)
+
+        match unreadable {
+            Some(error) => Err(error),
+            None => Ok(true),
+        }
     }
 
     /// Uploads a file.
     fn put(&self, bytes: Vec<u8>, name: &str) -> Result<(), String> {
-        let put = async {
-            let put = tokio::time::timeout(MOST_UPLOAD, self.folder.put(name, bytes)).await;
-            put.map_err(|_| format!("{name}: not within {MOST_UPLOAD:?}"))?
-                .map_err(|error| error_chain(&error))
-        };
-        self.runtime.block_on(put)
+        let put = async { tokio::time::timeout(MOST_UPLOAD, self.folder.put(name, bytes)).await };
+        match self.runtime.block_on(put) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error_chain(&error)),
+            Err(_) => Err(format!("{name}: not within {MOST_UPLOAD:?}")),
+        }
     }
 
     /// The files that wait, the oldest first. Those over the limit are deleted.
@@ -152,13 +154,14 @@ impl Uploads {
             oldest = oldest.max(age);
             sizes.push(found.len());
         }
+
         let mut total: u64 = sizes.iter().sum();
-        let over = sizes.iter().take_while(|size| {
-            let is_over = total > self.max_spool;
-            total -= if is_over { **size } else { 0 };
-            is_over
-        });
-        for file in files.drain(..over.count()) {
+        let mut over = 0;
+        while over < files.len() && total > self.max_spool {
+            total -= sizes[over];
+            over += 1;
+        }
+        for file in files.drain(..over) {
             let path = spool.join(&file);
             let rows = match LogReader::open(&path) {
                 Ok(file) => file.rows(),
@@ -213,14 +216,17 @@ fn surplus(
 ) -> Vec<FolderFile> {
     files.retain(|file| file.path.starts_with("day=") && file.path.ends_with(".parquet"));
     files.sort_unstable_by_key(|file| file.modified);
+
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
-    files.retain(|file| {
+    let mut surplus = Vec::new();
+    for file in files {
         let age = now.duration_since(file.modified).unwrap_or_default();
-        let is_surplus = age >= retention || total > max_size;
-        total -= if is_surplus { file.bytes } else { 0 };
-        is_surplus
-    });
-    files
+        if age >= retention || total > max_size {
+            total -= file.bytes;
+            surplus.push(file);
+        }
+    }
+    surplus
 }
 
 #[cfg(test)]
@@ -302,7 +308,7 @@ mod tests {
             ("c", 60, 60.0, "bc"),
         ] {
             written(&format!("day=2026-11-26/{name}.parquet"), age);
-            uploads.upload(spool.path()).unwrap_err();
+            uploads.upload().unwrap_err();
             let expected = left
                 .chars()
                 .map(|name| format!("day=2026-11-26/{name}.parquet"));
@@ -322,13 +328,8 @@ mod tests {
         let day = spool.path().join("day=2026-11-26");
         std::fs::create_dir_all(day.join("a.parquet")).unwrap();
         std::fs::write(day.join("b.parquet"), "rows").unwrap();
-        assert!(!uploads.upload(spool.path()).unwrap());
+        assert!(!uploads.upload().unwrap());
         assert!(to.path().join("day=2026-11-26/b.parquet").exists());
-        assert!(
-            uploads
-                .upload(spool.path())
-                .unwrap_err()
-                .contains("a.parquet")
-        );
+        assert!(uploads.upload().unwrap_err().contains("a.parquet"));
     }
 }
