@@ -25,6 +25,7 @@ mod query;
 #[cfg(test)]
 mod reference;
 mod reject_args;
+mod report_text;
 mod rollback;
 mod skew;
 mod synth;

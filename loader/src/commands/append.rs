@@ -7,10 +7,8 @@ mod members;
 mod writer;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
@@ -22,7 +20,7 @@ use rtad_sign::SignArgs;
 use rtad_store::StoreError;
 use rtad_store::write::{Appended, MAX_TOMBSTONES};
 
-use super::context::{Output, Target, runtime};
+use super::context::{Output, Target, published, runtime};
 use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
@@ -174,10 +172,12 @@ fn run(
     {
         warn_near_limit(audience, appended.tombstones);
     }
-    output.report(
-        &Report::new(audience, (&counts, read), appended, members),
-        Report::write_text,
-    )
+    let headline = match &appended {
+        None => published(audience.as_str(), None),
+        Some(appended) => format!("published {audience} sequence {}", appended.sequence),
+    };
+    let report = Report::new(audience, (&counts, read), appended, members);
+    output.report(&headline, &report)
 }
 
 fn warn_uncounted(audience: &AudienceName, error: &StoreError) {
@@ -259,56 +259,5 @@ impl<'a> Report<'a> {
             appended,
             members,
         }
-    }
-
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self {
-            audience,
-            rows,
-            usable,
-            blank,
-            malformed,
-            ..
-        } = self;
-        match &self.appended {
-            None => writeln!(
-                out,
-                "dry run of {audience}: nothing was written to the store"
-            )?,
-            Some(facts) => writeln!(out, "published {audience} sequence {}", facts.sequence)?,
-        }
-        writeln!(out, "  rows        {}", HumanCount(*rows))?;
-        let [usable, blank, malformed] = [usable, blank, malformed].map(|n| HumanCount(*n));
-        writeln!(
-            out,
-            "  usable      {usable} ({blank} blank, {malformed} malformed)"
-        )?;
-        self.inputs.write_text(out, "  ")?;
-        if let Some(members) = &self.members {
-            members.write_text(out)?;
-        }
-        let Some(facts) = &self.appended else {
-            return Ok(());
-        };
-        let Appended {
-            generation,
-            added,
-            removed,
-            entombed,
-            deltas,
-            ..
-        } = facts;
-        let [added, removed, entombed] = [added, removed, entombed].map(|n| HumanCount(*n));
-        writeln!(
-            out,
-            "  in deltas   {added} added, {removed} removed, {entombed} entombed"
-        )?;
-        writeln!(out, "  tombstones  {}", HumanCount(facts.tombstones))?;
-        let keys = HumanCount(facts.delta_keys);
-        writeln!(
-            out,
-            "  deltas      {deltas} with {keys} keys over generation {generation}"
-        )?;
-        writeln!(out, "  written     {}", HumanBytes(facts.written_bytes))
     }
 }

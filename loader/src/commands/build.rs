@@ -212,7 +212,7 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
         written,
         stages.end(),
     );
-    output.report(&summary, BuildSummary::write_text)
+    output.report(&summary.headline(), &summary)
 }
 
 /// A build whose inputs, store and limits are checked, before any row is read.

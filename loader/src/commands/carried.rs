@@ -6,7 +6,6 @@
 //! sorted.
 
 use std::fmt;
-use std::io::{self, Write};
 
 use clap::Args;
 use indicatif::HumanCount;
@@ -209,27 +208,6 @@ impl CarriedReport {
                  previous build, and has {returned} that were removed before it; the input \
                  decides; --keep-carried keeps such changes"
             ));
-        }
-    }
-
-    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self {
-            added,
-            removed,
-            dropped,
-            returned,
-            kept,
-        } = self;
-        let (added, removed) = (HumanCount(*added), HumanCount(*removed));
-        write!(out, "  carried     {added} added, {removed} removed: ")?;
-        match kept {
-            true => writeln!(out, "kept"),
-            false => writeln!(
-                out,
-                "{} dropped and {} returned by the input",
-                HumanCount(*dropped),
-                HumanCount(*returned)
-            ),
         }
     }
 }

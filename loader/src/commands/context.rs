@@ -15,6 +15,7 @@ use rtad_sign::TrustArgs;
 use rtad_store::{Store, StoreError};
 
 use super::error::CommonError;
+use super::report_text::write_report;
 use crate::progress::{Progress, Watch};
 
 /// Format of a command's result.
@@ -107,17 +108,17 @@ impl Output {
     }
 
     /// Writes a report, unless `--quiet` is set.
-    pub fn report<T: Serialize>(
-        &self,
-        value: &T,
-        text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), CommandError> {
+    pub fn report(&self, headline: &str, report: &impl Serialize) -> Result<(), CommandError> {
         let is_quiet = self.quiet && !self.json && self.host.is_none();
         if is_quiet {
-            Ok(())
-        } else {
-            self.data(value, text)
+            return Ok(());
         }
+        self.facts(headline, report)
+    }
+
+    /// Writes a report that was asked for, with `--quiet` too.
+    pub fn facts(&self, headline: &str, report: &impl Serialize) -> Result<(), CommandError> {
+        self.data(report, |report, out| write_report(out, headline, report))
     }
 }
 
@@ -207,39 +208,10 @@ pub fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Writes the first line of a publish report; `generation` is `None` for a dry run.
-pub fn write_published(
-    out: &mut dyn Write,
-    audience: &str,
-    generation: Option<u64>,
-    is_signed: bool,
-) -> io::Result<()> {
+/// The headline of a publish; `generation` is `None` for a dry run.
+pub fn published(audience: &str, generation: Option<u64>) -> String {
     match generation {
-        Some(generation) => {
-            let signed = if is_signed { ", signed" } else { "" };
-            writeln!(out, "published {audience} generation {generation}{signed}")
-        }
-        None => writeln!(
-            out,
-            "dry run of {audience}: nothing was written to the store"
-        ),
+        Some(generation) => format!("published {audience} generation {generation}"),
+        None => format!("dry run of {audience}: nothing was written to the store"),
     }
-}
-
-/// Writes the line with the number of chunks that were new to the store; `written` is `None` for a
-/// dry run.
-pub fn write_chunks_written(
-    out: &mut dyn Write,
-    written: Option<usize>,
-    chunks: usize,
-) -> io::Result<()> {
-    let Some(written) = written else {
-        return writeln!(out, "  written     nothing: a dry run");
-    };
-    let existed = if written < chunks {
-        ", the others existed"
-    } else {
-        ""
-    };
-    writeln!(out, "  written     {written} chunks{existed}")
 }

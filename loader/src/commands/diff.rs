@@ -1,10 +1,8 @@
 //! `diff` command: compares two generations by their manifests.
 
 use std::collections::HashSet;
-use std::io::{self, Write};
 
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
@@ -66,10 +64,9 @@ pub fn run(args: &DiffArgs, output: &Output) -> Result<(), CommandError> {
         let (to, bytes) = store.manifest_of(audience, args.to).await?;
         Ok::<_, CommandError>((from, to, bytes.len() as u64))
     })?;
-    output.data(
-        &DiffReport::new(&from, &to, manifest_bytes),
-        DiffReport::write_text,
-    )
+    let report = DiffReport::new(&from, &to, manifest_bytes);
+    let headline = format!("{audience} from generation {} to {}", args.from, args.to);
+    output.facts(&headline, &report)
 }
 
 impl Chunks {
@@ -116,34 +113,6 @@ impl DiffReport {
             removed,
             unchanged,
         }
-    }
-
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self {
-            audience, from, to, ..
-        } = self;
-        writeln!(
-            out,
-            "{audience} from generation {} to {}",
-            from.generation, to.generation
-        )?;
-        let (old, new) = (HumanCount(from.keys), HumanCount(to.keys));
-        let sign = if self.keys_difference < 0 { '-' } else { '+' };
-        let difference = HumanCount(to.keys.abs_diff(from.keys));
-        writeln!(out, "  keys       {old} to {new} ({sign}{difference})")?;
-        for (name, part) in [
-            ("added", &self.added),
-            ("removed", &self.removed),
-            ("unchanged", &self.unchanged),
-        ] {
-            writeln!(
-                out,
-                "  {name:<10} {} chunks, {}",
-                part.chunks,
-                HumanBytes(part.size_bytes)
-            )?;
-        }
-        writeln!(out, "  a pod fetches {}", HumanBytes(self.fetch_bytes))
     }
 }
 

@@ -8,8 +8,6 @@
 //! A ribbon filter has no fill. Instead its builder looked members and random keys up in it, and
 //! the gate rejects a missing member or too many false positives.
 
-use std::io;
-
 use clap::Args;
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -237,25 +235,6 @@ impl Gate {
             min_overlap: 0.0,
             max_fpr: 1.0,
             max_fill: None,
-        }
-    }
-
-    /// Writes the limits that a build passed.
-    pub fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        write!(out, "  gate        passed: ")?;
-        if let Some(live_keys) = self.live_keys {
-            if self.max_shrink < 1.0 {
-                write!(out, "at least {} keys, ", self.least_keys(live_keys))?;
-            }
-            if let Some(most) = self.most_keys(live_keys) {
-                let (most, was) = (HumanCount(most), HumanCount(live_keys + self.live_added));
-                write!(out, "at most {most} (was {was}), ")?;
-            }
-        }
-        write!(out, "fpr up to {:.3e}", self.max_fpr)?;
-        match self.max_fill {
-            Some(max) => writeln!(out, ", fill up to {max}"),
-            None => writeln!(out, ", members and random keys looked up"),
         }
     }
 

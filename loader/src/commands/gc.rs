@@ -2,12 +2,10 @@
 //!
 //! `rtad_store` selects the files to remove and handles concurrent publishes.
 
-use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
@@ -75,65 +73,11 @@ pub fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
         dry_run: args.dry_run,
         collected,
     };
-    output.report(&report, GcReport::write_text)
-}
-
-impl GcReport {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self {
-            audience,
-            collected,
-            ..
-        } = self;
-        if self.dry_run {
-            writeln!(out, "dry run of {audience}: nothing was removed")?;
-        } else {
-            let count = collected.removed_generations.len();
-            writeln!(out, "{audience}: {count} generations removed")?;
-        }
-        writeln!(out, "  kept     {}", numbers(&collected.kept_generations))?;
-        writeln!(
-            out,
-            "  removed  {}",
-            numbers(&collected.removed_generations)
-        )?;
-        let Collected {
-            removed_chunks: chunks,
-            removed_deltas: deltas,
-            ..
-        } = collected;
-        let size = HumanBytes(collected.removed_bytes);
-        writeln!(
-            out,
-            "  files    {chunks} chunks and {deltas} deltas removed, {size}"
-        )?;
-        if collected.removed_probes > 0 {
-            let probes = collected.removed_probes;
-            writeln!(
-                out,
-                "           {} probes of conditional puts removed",
-                HumanCount(probes)
-            )?;
-        }
-        match collected.young_chunks {
-            0 => Ok(()),
-            young => {
-                writeln!(
-                    out,
-                    "           {young} unused chunks are too young to remove"
-                )
-            }
-        }
-    }
-}
-
-fn numbers(generations: &[u64]) -> String {
-    match generations {
-        [] => "none".to_owned(),
-        some => some
-            .iter()
-            .map(u64::to_string)
-            .collect::<Vec<_>>()
-            .join(" "),
-    }
+    let headline = if args.dry_run {
+        format!("dry run of {audience}: nothing was removed")
+    } else {
+        let count = report.collected.removed_generations.len();
+        format!("{audience}: {count} generations removed")
+    };
+    output.report(&headline, &report)
 }

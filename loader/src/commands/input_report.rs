@@ -1,8 +1,5 @@
 //! Counts by input and by column, in the reports of all commands that read ids.
 
-use std::io::{self, Write};
-
-use indicatif::HumanCount;
 use serde::{Deserialize, Serialize};
 
 use rtad_core::snapshot::{InputRecord, Lineage};
@@ -39,11 +36,6 @@ impl InputReport {
 
     pub fn columns(&self) -> &[ColumnReport] {
         &self.columns
-    }
-
-    pub fn write_text(&self, out: &mut dyn Write, indent: &str) -> io::Result<()> {
-        write_inputs(out, indent, &self.inputs)?;
-        write_columns(out, indent, &self.columns)
     }
 }
 
@@ -95,51 +87,4 @@ pub fn add_columns(sums: &mut Vec<ColumnReport>, others: &[ColumnReport]) {
             None => sums.push(other.clone()),
         }
     }
-}
-
-pub fn write_inputs(out: &mut dyn Write, indent: &str, inputs: &[InputRecord]) -> io::Result<()> {
-    for input in inputs.iter().filter(|_| inputs.len() > 1) {
-        let InputRecord {
-            name,
-            rows,
-            usable,
-            blank,
-            malformed,
-            ..
-        } = input;
-        let [rows, usable, blank, malformed] =
-            [rows, usable, blank, malformed].map(|n| HumanCount(*n));
-        writeln!(
-            out,
-            "{indent}input       {name}: {rows} rows, {usable} usable, {blank} blank, \
-             {malformed} malformed"
-        )?;
-    }
-    Ok(())
-}
-
-pub fn write_columns(
-    out: &mut dyn Write,
-    indent: &str,
-    columns: &[ColumnReport],
-) -> io::Result<()> {
-    for ColumnReport {
-        name,
-        kinds,
-        counts,
-    } in columns.iter().filter(|_| columns.len() > 1)
-    {
-        let ColumnCounts {
-            usable,
-            blank,
-            malformed,
-        } = *counts;
-        let [usable, blank, malformed] = [usable, blank, malformed].map(HumanCount);
-        writeln!(
-            out,
-            "{indent}column      {name} ({kinds}): {usable} usable, {blank} blank, \
-             {malformed} malformed"
-        )?;
-    }
-    Ok(())
 }

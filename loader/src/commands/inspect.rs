@@ -1,23 +1,18 @@
 //! `inspect` command: manifest of a generation and fill of its filters.
 
-use std::io::{self, Write};
-
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::snapshot::{
-    BuildReport, ChunkEntry, Folded, InputRecord, Lineage, Manifest, shards_of,
-};
+use rtad_core::snapshot::{BuildReport, ChunkEntry, Folded, Lineage, Manifest, shards_of};
 use rtad_store::StoreError;
 
 use super::audience_report::FilterReport;
 use super::context::{Output, Target, default_threads, runtime};
-use super::lineage_args::{labels_text, rfc3339};
-use super::verify::{FilterSurvey, Spread};
+use super::lineage_args::rfc3339;
+use super::verify::FilterSurvey;
 
 /// Show the manifest of a generation, and the fill of its filters as read from the chunks.
 ///
@@ -90,10 +85,9 @@ pub fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
     })?;
 
     drop(progress);
-    output.data(
-        &InspectReport::new(&manifest, survey),
-        InspectReport::write_text,
-    )
+    let report = InspectReport::new(&manifest, survey);
+    let headline = format!("{} generation {}", report.audience, report.generation);
+    output.facts(&headline, &report)
 }
 
 impl InspectReport {
@@ -114,101 +108,5 @@ impl InspectReport {
             survey,
             chunks: manifest.chunks().to_vec(),
         }
-    }
-
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let BuildReport {
-            tool,
-            rows,
-            duplicates,
-            rejected,
-        } = &self.build;
-        let bits = f64::from(self.filter.millibits_per_key) / 1000.0;
-        let shards = self.survey.shards;
-        writeln!(out, "{} generation {}", self.audience, self.generation)?;
-        writeln!(out, "  created     {}", self.created)?;
-        if let Some(expires) = self.expires_unix_seconds {
-            let now = if self.expired { ", expired" } else { "" };
-            writeln!(out, "  expires     {}{now}", rfc3339(expires))?;
-        }
-        if !self.lineage.labels.is_empty() {
-            writeln!(out, "  labels      {}", labels_text(&self.lineage))?;
-        }
-        for InputRecord {
-            name,
-            size_bytes,
-            rows,
-            usable,
-            ..
-        } in &self.lineage.inputs
-        {
-            let size = size_bytes.map_or(String::new(), |size| format!(" of {}", HumanBytes(size)));
-            let (rows, usable) = (HumanCount(*rows), HumanCount(*usable));
-            writeln!(
-                out,
-                "  input       {name}{size}: {rows} rows, {usable} usable"
-            )?;
-        }
-        writeln!(out, "  built by    {tool}")?;
-        let [rows, duplicates, rejected] = [rows, duplicates, rejected].map(|n| HumanCount(*n));
-        writeln!(
-            out,
-            "  rows        {rows}, {duplicates} duplicates, {rejected} without a usable id"
-        )?;
-        writeln!(
-            out,
-            "  keys        {} in {shards} shards",
-            HumanCount(self.keys)
-        )?;
-        if let Some(Folded { through, .. }) = &self.folded {
-            writeln!(out, "  merged      deltas up to sequence {through}")?;
-        }
-        let FilterReport {
-            filter,
-            hashes,
-            target_fpr,
-            expected_fpr,
-            ..
-        } = self.filter;
-        let (size, chunks) = (HumanBytes(self.size_bytes), self.chunks.len());
-        writeln!(out, "  size        {size} in {chunks} chunks")?;
-        if let (Some(diverted), Some(listed)) = (self.filter.diverted_keys, self.filter.listed_keys)
-        {
-            let all = self.size_bytes as f64 * 8.0 / self.keys.max(1) as f64;
-            writeln!(
-                out,
-                "  filter      {filter}, {bits} fingerprint bits, {all:.3} bits per key"
-            )?;
-            let (diverted, listed) = (HumanCount(diverted), HumanCount(listed));
-            writeln!(
-                out,
-                "  tiers       {diverted} keys in second tiers, {listed} in lists"
-            )?;
-        } else {
-            writeln!(
-                out,
-                "  filter      {filter}, {hashes} hashes, {bits} bits per key"
-            )?;
-        }
-        for (name, spread) in [
-            ("fill", self.survey.fill),
-            ("diverted", self.survey.diverted),
-        ] {
-            if let Some(Spread { min, mean, max }) = spread {
-                writeln!(
-                    out,
-                    "  {name:<11} min {min:.4}  mean {mean:.4}  max {max:.4}"
-                )?;
-            }
-        }
-        let Spread { min, mean, max } = self.survey.expected_fpr;
-        writeln!(
-            out,
-            "  shards' fpr min {min:.3e}  mean {mean:.3e}  max {max:.3e}"
-        )?;
-        writeln!(
-            out,
-            "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested"
-        )
     }
 }

@@ -3,10 +3,8 @@
 //! Filters hold no keys, so the new keys are looked up in live filters: in some chunks of a large
 //! generation, as a fair sample. False positives add a little. Changes by deltas are not counted.
 
-use std::io::{self, Write};
 use std::ops::Range;
 
-use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::exit;
@@ -111,19 +109,5 @@ impl Overlap {
             kept,
             ratio: kept as f64 / checked.max(1) as f64,
         }
-    }
-
-    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self {
-            live_keys_checked,
-            ratio,
-            ..
-        } = self;
-        let (percent, checked) = (100.0 * ratio, HumanCount(*live_keys_checked));
-        writeln!(
-            out,
-            "  overlap     {percent:.1} % of the generation before stay members \
-             ({checked} keys checked)"
-        )
     }
 }

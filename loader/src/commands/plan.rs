@@ -3,10 +3,8 @@
 //! Sizes are those of shards with the mean number of keys: within a few percent of a build's. Only
 //! an audience of less than a million keys, which leaves shards empty, takes much less.
 
-use std::io::{self, Write};
-
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
@@ -111,7 +109,9 @@ pub fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
         note: "computed, some percent off for a small audience; a whole swap has both snapshots in \
                memory",
     };
-    output.data(&report, PlanReport::write_text)
+    let keys = HumanCount(keys);
+    let headline = format!("{keys} keys at a false-positive rate of {}", args.fpr);
+    output.facts(&headline, &report)
 }
 
 impl FilterPlan {
@@ -166,59 +166,6 @@ fn filter_bytes(spec: &FilterSpec, keys: u64) -> u64 {
     // The exact size depends on the keys: a constant instead of a built sample.
     let fingerprint_bits = keys as f64 * f64::from(spec.millibits_per_key()) / 1000.0;
     (fingerprint_bits * RIBBON_OVERHEAD / 8.0) as u64
-}
-
-impl PlanReport {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let (keys, fpr) = (HumanCount(self.keys), self.target_fpr);
-        writeln!(out, "{keys} keys at a false-positive rate of {fpr}")?;
-        writeln!(out)?;
-        writeln!(
-            out,
-            "{:<10} {:>6} {:>9} {:>12} {:>12} {:>7} {:>12}{}",
-            "filter",
-            "hashes",
-            "bits/key",
-            "memory",
-            "in a swap",
-            "chunks",
-            "disk",
-            if self.filters.iter().any(|plan| plan.swap.is_some()) {
-                "  store.swap"
-            } else {
-                ""
-            }
-        )?;
-        for plan in &self.filters {
-            writeln!(
-                out,
-                "{:<10} {:>6} {:>9.3} {:>12} {:>12} {:>7} {:>12}{}",
-                plan.filter.as_str(),
-                plan.hashes,
-                plan.bits_per_key,
-                HumanBytes(plan.memory_bytes).to_string(),
-                HumanBytes(plan.swap_memory_bytes).to_string(),
-                plan.chunks,
-                HumanBytes(plan.disk_bytes).to_string(),
-                plan.swap
-                    .map_or_else(String::new, |swap| format!("  {swap}"))
-            )?;
-        }
-        writeln!(out)?;
-        let keys = HumanBytes(self.build_key_bytes);
-        writeln!(
-            out,
-            "a build holds about {keys} of keys, on disk if they exceed --memory"
-        )?;
-        writeln!(
-            out,
-            "pods: {} with one core each for {} requests/s at {} decisions/s per core, plus spares",
-            self.one_core_pods,
-            HumanCount(self.qps),
-            HumanCount(self.decisions_per_core_per_second)
-        )?;
-        writeln!(out, "{}", self.note)
-    }
 }
 
 #[cfg(test)]

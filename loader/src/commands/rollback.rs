@@ -148,17 +148,9 @@ pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
             signed,
         })
     })?;
-    output.report(&report, |report, out| {
-        let RollbackReport {
-            audience,
-            generation,
-            previous_generation,
-            ..
-        } = report;
-        writeln!(
-            out,
-            "{audience}: generation {generation} is live, replacing \
-            {previous_generation}"
-        )
-    })
+    let headline = format!(
+        "{audience}: generation {} is live, replacing {}",
+        report.generation, report.previous_generation
+    );
+    output.report(&headline, &report)
 }

@@ -9,12 +9,10 @@ mod probe;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
@@ -32,7 +30,7 @@ use crate::input::{self, KeySink, PrivateFile};
 use crate::keys::hex;
 use crate::progress::Progress;
 use error::{MissingOfSha1, VerifyError};
-pub use fill::{FilterSurvey, Spread};
+pub use fill::FilterSurvey;
 use probe::MeasuredFpr;
 pub use probe::wilson;
 
@@ -170,10 +168,12 @@ pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
         return Err(VerifyError::Fpr { measured, expected }.into());
     }
     drop(progress);
-    output.data(
-        &VerifyReport::new(manifest, against, measured),
-        VerifyReport::write_text,
-    )
+    let report = VerifyReport::new(manifest, against, measured);
+    let headline = format!(
+        "{} generation {} is intact",
+        report.audience, report.generation
+    );
+    output.facts(&headline, &report)
 }
 
 /// Reads all files of the generation, unless its keys are of another hash than `digest`. A damaged
@@ -342,76 +342,5 @@ impl VerifyReport {
             expected_fpr: manifest.expected_fpr(),
             target_fpr: manifest.target_fpr(),
         }
-    }
-
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "{} generation {} is intact",
-            self.audience, self.generation
-        )?;
-        writeln!(out, "  keys        {}", HumanCount(self.keys))?;
-        writeln!(
-            out,
-            "  files       {} in {} chunks",
-            HumanBytes(self.size_bytes),
-            self.chunks
-        )?;
-        if let Some(bits) = self.value_bits {
-            writeln!(out, "  values      {bits} bits per key")?;
-        }
-        if let Some(against) = &self.against {
-            let Against {
-                rows,
-                checked,
-                blank_or_malformed,
-                removed,
-                inputs,
-                ..
-            } = against;
-            let [rows, checked] = [rows, checked].map(|n| HumanCount(*n));
-            let [blank_or_malformed, removed] =
-                [blank_or_malformed, removed].map(|n| HumanCount(*n));
-            writeln!(out, "  members     all {checked} ids of {rows} rows")?;
-            writeln!(
-                out,
-                "              {blank_or_malformed} unusable, {removed} removed since"
-            )?;
-            if let Some(without_value) = against.without_value {
-                writeln!(
-                    out,
-                    "              {} without a value",
-                    HumanCount(without_value)
-                )?;
-            }
-            inputs.write_text(out, "  ")?;
-        }
-        let MeasuredFpr {
-            probes,
-            false_positives,
-            measured_fpr,
-            low,
-            high,
-        } = self.measured;
-        let positives = HumanCount(false_positives);
-        writeln!(
-            out,
-            "  measured    {measured_fpr:.3e} ({low:.3e} to {high:.3e}, 95 %)"
-        )?;
-        writeln!(
-            out,
-            "              {} of {} random keys",
-            positives,
-            HumanCount(probes)
-        )?;
-        let Self {
-            expected_fpr,
-            target_fpr,
-            ..
-        } = self;
-        writeln!(
-            out,
-            "  expected    {expected_fpr:.3e}, {target_fpr:.3e} requested"
-        )
     }
 }

@@ -80,13 +80,17 @@ fn every_report_counts_by_column_and_input() {
             ""
         })
         .stdout;
-        for line in [
-            "idfa (idfa): 40 usable, 3 blank, 10 malformed\n",
-            "imei (imei): 40 usable, 11 blank, 2 malformed\n",
-            "one.csv: 34 rows, 60 usable, 4 blank, 3 malformed\n",
-            "other.csv: 20 rows, 20 usable, 10 blank, 10 malformed\n",
+        for (name, counts) in [
+            ("idfa", "idfa 40 3 10"),
+            ("imei", "imei 40 11 2"),
+            ("one.csv", "34 60 4 3"),
+            ("other.csv", "20 20 10 10"),
         ] {
-            assert!(text.contains(line), "{command}: {line}: {text}");
+            let is_row = |line: &str| {
+                let cells: Vec<_> = line.split_whitespace().collect();
+                cells.len() > 1 && cells[0].ends_with(name) && cells.join(" ").ends_with(counts)
+            };
+            assert!(text.lines().any(is_row), "{command}: {name}: {text}");
         }
     }
 }

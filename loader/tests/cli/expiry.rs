@@ -27,11 +27,8 @@ fn expiry_is_reported_by_build_inspect_and_list() {
     );
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(expires);
     let time = humantime::format_rfc3339_seconds(time);
-    assert!(
-        inspect("")
-            .stdout
-            .contains(&format!("  expires     {time}\n"))
-    );
+    let text = inspect("").stdout;
+    assert!(text.contains(&format!("  {time}\n")), "{text}");
     assert!(inspect("--generation 1 --json").json()["expires_unix_seconds"].is_null());
     let listed = sandbox.run("list --store {}/s --json").json();
     let generations = &listed["audiences"][0]["generations"];
@@ -53,7 +50,7 @@ fn expiry_is_reported_by_build_inspect_and_list() {
         sandbox
             .run(&format!("{BUILD} --expires 1h {{}}/ids"))
             .stdout
-            .contains("  expires     ")
+            .contains("  expires  ")
     );
     for wrong in ["0s", "500ms", "3651d", "tomorrow"] {
         let failed = sandbox.run(&format!("{BUILD} --expires {wrong} {{}}/ids"));
@@ -92,7 +89,7 @@ fn expired_generation_is_marked_and_not_rolled_back_to() {
         sandbox
             .run("inspect --store {}/s --audience a --generation 1")
             .stdout
-            .contains(", expired\n")
+            .contains("  expired  ")
     );
     sandbox.run("rollback --store {}/s --audience a").fails(
         4,

@@ -143,9 +143,7 @@ fn dry_run_reports_the_gate() {
         "{said:?}"
     );
     assert!(
-        said.stdout.contains(
-            "  gate        passed: at least 500 keys, fpr up to 2.000e-4, fill up to 0.4"
-        ),
+        said.stdout.contains("  gate\n    live generation"),
         "{said:?}"
     );
     for flag in ["--max-shrink 1.1", "--max-shrink -1"] {
@@ -197,15 +195,9 @@ fn foreign_or_grown_list_is_rejected() {
         .run(&format!("{BUILD} --max-growth inf {{}}/grown"))
         .stdout;
     assert!(
-        text.contains("overlap     100.0 % of the generation before stay members"),
+        text.contains("live keys checked 5,000, kept 5,000, ratio 1\n"),
         "{text}"
     );
-    assert!(
-        text.contains("gate        passed: at least 2500 keys, fpr"),
-        "{text}"
-    );
-    let text = sandbox.run(&format!("{BUILD} --dry-run {{}}/grown")).stdout;
-    assert!(text.contains("at most 125,005 (was 25,001), "), "{text}");
 }
 
 /// Erased devices would be members again, and nothing would say so.

@@ -29,10 +29,6 @@ fn dry_run_writes_nothing() {
         text.stdout.starts_with("dry run of a: nothing was written"),
         "{text:?}"
     );
-    assert!(
-        text.stdout.contains("\n  written     nothing: a dry run\n"),
-        "{text:?}"
-    );
     assert_eq!(sandbox.store(), before);
     let quiet = sandbox.run("build --store {}/s --audience a --quiet {}/ids");
     assert_eq!(
@@ -71,7 +67,10 @@ fn rollback_keeps_generation_numbers_increasing() {
     );
     assert_eq!(answers()["answers"][1], "member");
     let back = sandbox.run("rollback --store {}/s --audience a --to 1");
-    assert_eq!(back.stdout, "a: generation 1 is live, replacing 2\n");
+    assert_eq!(
+        back.stdout.lines().next(),
+        Some("a: generation 1 is live, replacing 2")
+    );
     assert_eq!(answers()["answers"][0], "member");
     let before = sandbox.store();
     sandbox.run("rollback --store {}/s --audience a").fails(
@@ -220,17 +219,13 @@ fn labels_and_inputs_are_in_the_manifest() {
         ))
         .stdout;
     assert!(
-        text.contains("  first       no generation of this audience was live"),
+        text.contains("; no generation of this audience was live in this store\n"),
         "{text}"
     );
-    assert!(
-        text.contains("  labels      dt=2026-11-24 job=nightly\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("/two: 21 rows, 20 usable, 1 blank, 0 malformed\n"),
-        "{text}"
-    );
+    assert!(text.contains("  dt=2026-11-24 job=nightly\n"), "{text}");
+    let row = text.lines().find(|line| line.contains("/two")).unwrap();
+    let cells: Vec<_> = row.split_whitespace().skip(1).collect();
+    assert_eq!(cells, ["661", "B", "21", "20", "1", "0"]);
     let inspected = sandbox
         .run("inspect --store {}/s --audience a --json")
         .json();

@@ -64,7 +64,7 @@ fn all_members_are_found_and_the_figures_agree() {
     assert_eq!(inspected["survey"]["diverted"]["max"], 1.0);
     assert!(number(&inspected["survey"]["diverted"]["min"]) < 0.03);
     let text = sandbox.run("inspect --store {}/s --audience a").stdout;
-    for word in ["fingerprint bits", "keys in second tiers", "diverted"] {
+    for word in ["millibits per key", "diverted keys", "listed keys"] {
         assert!(text.contains(word), "{text}");
     }
     let query = format!(
@@ -170,7 +170,7 @@ fn refused_numbers_are_named() {
     assert_eq!(swaps, ["too large", "rolling"]);
     let text = sandbox.run("plan --keys 1.5e9 --memory 8GB").stdout;
     assert!(
-        text.contains("store.swap") && text.contains("  whole"),
+        text.contains("swap\n") && text.contains("  whole"),
         "{text}"
     );
     let kinds = |fpr: &str| {

@@ -1,8 +1,5 @@
 //! Membership of the given devices before and after a change.
 
-use std::io::{self, Write};
-
-use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_core::device::DeviceKey;
@@ -93,28 +90,5 @@ impl MemberCheck {
                 .unwrap_or(false)
         };
         self.keys.iter().filter(is_member).count() as u64
-    }
-}
-
-impl MembershipCounts {
-    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self {
-            checked,
-            before,
-            after,
-        } = *self;
-        let (all, before_text) = (HumanCount(checked), HumanCount(before));
-        write!(out, "  members     {before_text} of {all} devices before")?;
-        match after {
-            Some(after) if after >= before => {
-                let (after_text, new) = (HumanCount(after), HumanCount(after - before));
-                writeln!(out, ", {after_text} after: {new} new")
-            }
-            Some(after) => {
-                let (after_text, gone) = (HumanCount(after), HumanCount(before - after));
-                writeln!(out, ", {after_text} after: {gone} gone")
-            }
-            None => writeln!(out),
-        }
     }
 }

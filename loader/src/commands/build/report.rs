@@ -1,18 +1,14 @@
 //! Report of `build`.
 
-use std::io::{self, Write};
-
-use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_core::snapshot::{FilterCheck, Lineage};
 
 use super::super::audience_report::FilterReport;
 use super::super::carried::CarriedReport;
-use super::super::context::{write_chunks_written, write_published};
+use super::super::context::published;
 use super::super::gate::Gate;
-use super::super::input_report::{ColumnReport, write_columns, write_inputs};
-use super::super::lineage_args::{labels_text, rfc3339};
+use super::super::input_report::ColumnReport;
 use super::super::overlap::Overlap;
 use super::super::skew::Skew;
 use super::publish::BuildOutcome;
@@ -127,92 +123,11 @@ impl BuildSummary {
         }
     }
 
-    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        write_published(out, &self.audience, self.generation, self.signed)?;
+    pub fn headline(&self) -> String {
+        let mut headline = published(&self.audience, self.generation);
         if !self.gate.has_live() {
-            writeln!(
-                out,
-                "  first       no generation of this audience was live in this store"
-            )?;
+            headline += "; no generation of this audience was live in this store";
         }
-        if !self.lineage.labels.is_empty() {
-            writeln!(out, "  labels      {}", labels_text(&self.lineage))?;
-        }
-        write_inputs(out, "  ", &self.lineage.inputs)?;
-        write_columns(out, "  ", &self.columns)?;
-        let RejectedCounts {
-            malformed,
-            too_long,
-            row_length,
-            open_quote,
-            value,
-            ..
-        } = self.rejected;
-        let (malformed, too_long) = (HumanCount(malformed), HumanCount(too_long));
-        let (row_length, open_quote) = (HumanCount(row_length), HumanCount(open_quote));
-        writeln!(out, "  rows        {}", HumanCount(self.rows))?;
-        let (keys, duplicates) = (HumanCount(self.keys), HumanCount(self.duplicates));
-        writeln!(out, "  keys        {keys} ({duplicates} duplicates)")?;
-        writeln!(out, "  blank       {}", HumanCount(self.blank))?;
-        writeln!(
-            out,
-            "  malformed   {malformed}, too long {too_long}, row length {row_length}, \
-             quote open {open_quote}"
-        )?;
-        if self.filter.value_bits.is_some() {
-            writeln!(
-                out,
-                "  values      0 to 15; {} rows without one",
-                HumanCount(value)
-            )?;
-        }
-        writeln!(
-            out,
-            "  size        {} in {} chunks",
-            HumanBytes(self.size_bytes),
-            self.chunks
-        )?;
-        let written = (!self.dry_run).then_some(self.chunks_written as usize);
-        write_chunks_written(out, written, self.chunks)?;
-        let FilterReport {
-            target_fpr,
-            expected_fpr,
-            ..
-        } = self.filter;
-        writeln!(
-            out,
-            "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested"
-        )?;
-        if let Some(expires) = self.expires_unix_seconds {
-            writeln!(out, "  expires     {}", rfc3339(expires))?;
-        }
-        if let Some(carried) = &self.carried {
-            carried.write_text(out)?;
-        }
-        if let Some(overlap) = &self.overlap {
-            overlap.write_text(out)?;
-        }
-        self.gate.write_text(out)?;
-        let Stages {
-            read_seconds,
-            sort_seconds,
-            chunk_seconds,
-            spilled_bytes,
-            peak_memory_bytes,
-            ..
-        } = self.stages;
-        writeln!(out, "  time        {:.1} s", self.total_seconds)?;
-        let (read, sort, chunk) = (read_seconds, sort_seconds, chunk_seconds);
-        writeln!(
-            out,
-            "              reading {read:.1} s, sorting {sort:.1} s, chunks {chunk:.1} s"
-        )?;
-        let peak =
-            peak_memory_bytes.map_or_else(|| "?".to_owned(), |bytes| HumanBytes(bytes).to_string());
-        writeln!(
-            out,
-            "  memory      {peak} at most, {} spilled to disk",
-            HumanBytes(spilled_bytes)
-        )
+        headline
     }
 }

@@ -9,6 +9,7 @@ use rtad_cli::command_error::CommandError;
 
 use super::super::context::Output;
 use super::super::input_report::InputReport;
+use super::super::report_text::write_report;
 use crate::input::{Counts, Reason};
 
 /// JSON object of `dedup`.
@@ -41,8 +42,9 @@ impl DedupReport {
 
     /// Writes the report to stdout or stderr.
     pub fn write(&self, on_stdout: bool, output: &Output) -> Result<(), CommandError> {
+        let headline = format!("{} distinct ids", HumanCount(self.first_seen));
         if on_stdout {
-            return output.data(self, Self::write_text);
+            return output.facts(&headline, self);
         }
         let mut errors = io::stderr().lock();
         let written = if output.json {
@@ -52,25 +54,8 @@ impl DedupReport {
         } else if output.quiet {
             Ok(())
         } else {
-            self.write_text(&mut errors)
+            write_report(&mut errors, &headline, self)
         };
         written.map_err(CommandError::output)
-    }
-
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self {
-            rows,
-            first_seen,
-            duplicates,
-            blank,
-            malformed,
-            ..
-        } = *self;
-        writeln!(out, "rows        {}", HumanCount(rows))?;
-        writeln!(out, "first seen  {}", HumanCount(first_seen))?;
-        writeln!(out, "duplicates  {}", HumanCount(duplicates))?;
-        let (blank, malformed) = (HumanCount(blank), HumanCount(malformed));
-        writeln!(out, "unusable    {blank} blank, {malformed} malformed")?;
-        self.inputs.write_text(out, "")
     }
 }

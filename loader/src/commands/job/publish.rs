@@ -11,7 +11,7 @@ use rtad_store::write::{Base, StoreWriter};
 use rtad_store::{Store, StoreError};
 
 use super::super::carried::{Carried, CarriedArgs, CarriedReport};
-use super::super::context::{Output, Target, runtime};
+use super::super::context::{self, Output, Target, runtime};
 use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
@@ -95,7 +95,8 @@ pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     if let Some(carried) = report.carried {
         carried.warn(audience);
     }
-    output.report(&report, PublishReport::write_text)
+    let headline = context::published(audience, Some(report.generation));
+    output.report(&headline, &report)
 }
 
 /// The live generation when the build began.
