@@ -1,13 +1,17 @@
 //! Parameters of query strings.
 
+use percent_encoding::percent_decode_str;
+
 use crate::json::NotJson;
 
-/// The last value of a parameter, not decoded; empty if it has none.
+/// The last value of a parameter, not decoded; empty if it has none. Its name may be
+/// percent-encoded.
 pub fn parameter<'query>(query: Option<&'query str>, wanted: &str) -> Option<&'query str> {
     let mut found = None;
     for pair in query?.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if name == wanted {
+        let is_wanted = name == wanted || percent_decode_str(name).eq(wanted.bytes());
+        if is_wanted {
             found = Some(value);
         }
     }
@@ -39,6 +43,7 @@ mod tests {
         assert_eq!(parameter(query, "kind"), Some("b"));
         assert_eq!(parameter(query, "flag"), Some(""));
         assert_eq!(parameter(query, "kin"), None);
+        assert_eq!(parameter(Some("%6Bind=a"), "kind"), Some("a"));
         assert_eq!(parameter(None, "kind"), None);
         assert!(refuse_kind(query).is_err() && refuse_kind(Some("x=1")).is_ok());
     }
