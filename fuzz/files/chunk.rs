@@ -3,8 +3,7 @@
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    BuiltChunk, Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, ChunkVerifier, Digest,
-    shards_of,
+    Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, ChunkVerifier, Digest, shards_of,
 };
 
 use super::super::memory::bounded;

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{
-    BuildReport, BuiltChunk, ChunkDecoder, Current, Delta, Digest, Manifest, ManifestBuilder,
-    Overlay, Snapshot,
-};
+use rtad_core::snapshot::{ChunkDecoder, Current, Delta, Digest, Manifest, Overlay, Snapshot};
 use serde_json::{Value, json};
 
 use super::super::memory::bounded;
