@@ -209,7 +209,7 @@ pub fn check(
                 "exclude or when with at least one",
             );
         }
-        value::check(d, &table, strategy, &audiences);
+        value::check(d, &table, &strategy.values, &strategy.exclude, &audiences);
         check_schedule(d, &table, strategy);
         let Some(cap) = &mut strategy.cap else {
             continue;

@@ -6,7 +6,6 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition::refuse_unknown;
-use super::rules::StrategyConfig;
 use crate::strategy::{BidValue, MAX_VALUES, Tiers, ValueKey};
 
 /// Greatest number; platforms accept less.
@@ -89,9 +88,14 @@ fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
         .ok_or_else(|| D::Error::custom(format_args!("a whole number from 1 to {MOST}")))
 }
 
-/// Notes the mistakes in the values of the strategy at `table`.
-pub fn check(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig, audiences: &[String]) {
-    let values = &strategy.values;
+/// Notes the mistakes in the values of the strategy at `table`, which excludes some `audiences`.
+pub fn check(
+    d: &mut Document<'_>,
+    table: &str,
+    values: &[ValueConfig],
+    excluded: &[AudienceName],
+    audiences: &[String],
+) {
     if values.len() > MAX_VALUES {
         let found = format!("has {} entries", values.len());
         let accepted = format!("at most {MAX_VALUES}");
@@ -107,7 +111,7 @@ pub fn check(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig, audie
         let key = format!("{entry}.audience");
         if let Some(name) = &value.audience {
             refuse_unknown(d, &key, name.as_str(), "audiences", audiences);
-            if strategy.exclude.contains(name) {
+            if excluded.contains(name) {
                 let found = "is in exclude: no bid has the value";
                 d.mistake(&key, found, "an audience that is not in exclude");
             }
