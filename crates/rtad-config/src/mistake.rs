@@ -43,7 +43,8 @@ pub struct Mistake {
 #[derive(Debug)]
 pub struct Mistakes {
     list: Vec<Mistake>,
-    places: Places,
+    /// Boxed, as mistakes are the error of a reading.
+    places: Box<Places>,
 }
 
 /// All mistakes in a configuration.
@@ -121,18 +122,18 @@ impl Places {
 }
 
 impl Mistakes {
-    pub(crate) const fn new(places: Places) -> Self {
+    pub(crate) fn new(places: Places) -> Self {
         Self {
             list: Vec::new(),
-            places,
+            places: Box::new(places),
         }
     }
 
-    pub(crate) const fn places(&self) -> &Places {
+    pub(crate) fn places(&self) -> &Places {
         &self.places
     }
 
-    pub(crate) const fn places_mut(&mut self) -> &mut Places {
+    pub(crate) fn places_mut(&mut self) -> &mut Places {
         &mut self.places
     }
 
