@@ -205,7 +205,7 @@ class TestLookups(Console):
             "it is in none of old_users"
         )
         expect(answer.locator("tr", has_text="new-vip")).to_contain_text(
-            "bids only for members of vip"
+            "its condition does not hold: vip"
         )
         answer = self.look_up("__IMEI__", "imei")
         expect(answer).to_contain_text("It is a placeholder for “no id”")

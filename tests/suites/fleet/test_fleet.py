@@ -22,7 +22,7 @@ from suites.testkit.waiting import wait_until
 
 RELOADED, REFUSED = "config reloaded", "config not reloaded; the old one stays"
 # A visible change of the config, and a mistake. Pushing both must apply neither.
-MORE_RULES = f'\n[[strategy]]\nname = "returning"\ninclude = ["{AUDIENCE}"]\n'
+MORE_RULES = f'\n[[strategy]]\nname = "returning"\nwhen = "{AUDIENCE}"\n'
 MISTAKE = '\n[[strategy]]\nname = "mistaken"\nexclude = ["nobody"]\n'
 
 
