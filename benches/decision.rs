@@ -22,7 +22,7 @@ use rtad::cap::Cap;
 use rtad::catalog::{Audience, Catalog, CatalogParts, Serving};
 use rtad::config::CapConfig;
 use rtad::http::api;
-use rtad::platform::{DeviceKeys, IdReader};
+use rtad::platform::{IdReader, Keys};
 use rtad::strategy::{NoAttributes, Strategy};
 use rtad::telemetry::{Telemetry, count_as_worker};
 use rtad_core::cap::CapTable;
@@ -195,7 +195,7 @@ fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
     // Devices from 0 are counted before, those from `BEYOND` are not.
     const BEYOND: u64 = 1 << 36;
     let decide = |strategy, n, at| {
-        let keys: DeviceKeys = ids
+        let keys: Keys = ids
             .key(IdKind::Md5.into(), &probe.hex(n, false))
             .into_iter()
             .collect();
@@ -444,7 +444,7 @@ fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
 }
 
 fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u64 {
-    let keys: DeviceKeys = hex
+    let keys: Keys = hex
         .iter()
         .filter_map(|hex| ids.key(IdKind::Md5.into(), hex).ok())
         .collect();
@@ -453,7 +453,7 @@ fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u
 }
 
 fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -> u64 {
-    let request = api::decode(body, ids, false).expect("a good body");
+    let request = api::decode(body, ids).expect("a good body");
     let catalog = serving.load();
     let decisions: Vec<_> = request
         .strategies

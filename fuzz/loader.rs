@@ -11,7 +11,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 
 #[path = "../loader/src"]
 mod source {
@@ -91,7 +91,6 @@ fn check_input(layout: Layout, body: &[u8]) {
         sources,
         layout,
         value: None,
-        key_digest: KeyDigest::Md5,
         case: None,
         keys: KEYS.clone(),
     };

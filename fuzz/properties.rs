@@ -309,7 +309,7 @@ impl World {
     fn answer_api(&self, body: &[u8]) -> Answer {
         let known = self.catalog.strategies();
         let mut bids = [None; STRATEGIES];
-        let request = match api::decode(body, &self.reader, true) {
+        let request = match api::decode(body, &self.reader) {
             Ok(request) => request,
             Err(error) => {
                 return Answer {

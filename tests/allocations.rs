@@ -14,15 +14,15 @@ use rtad::catalog::{Audience, Catalog, CatalogParts, PlatformRequest, Serving};
 use rtad::config::{CapConfig, LogConfig, Secret};
 use rtad::log::{DecisionLog, LogTap, LoggedAnswer};
 use rtad::platform::{
-    Access, Adapter, Admission, CacheTimes, DeviceKeys, IdReader, Ocean, Platform, Read,
-    RequestHead, Tencent, Verdict,
+    Access, Adapter, Admission, CacheTimes, IdReader, Keys, Ocean, Platform, Read, RequestHead,
+    Tencent, Verdict,
 };
 use rtad::strategy::{
     BidValue, ChosenValue, Decision, NoAttributes, Outcome, Reason, Rule, Scheduled, Strategy,
     Tiers, ValueEntry, ValueKey,
 };
 use rtad::telemetry::{Route, Telemetry};
-use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::period::PeriodUnit;
 use rtad_core::schedule::Schedule;
 use rtad_core::snapshot::Snapshot;
@@ -94,7 +94,7 @@ fn lookups_and_decisions_do_not_allocate() {
     let mut capped = ArrayVec::<_, 4>::new();
     // A thread's first load allocates.
     for strategy in [0, 1] {
-        let first = DeviceKeys::from_iter([DeviceKey::from_bytes([9; 16])]);
+        let first = [DeviceKey::from_bytes([9; 16])];
         assert!(
             serving
                 .load()
@@ -107,24 +107,18 @@ fn lookups_and_decisions_do_not_allocate() {
     let counted = allocation_counter::measure(|| {
         let catalog = serving.load();
         let snapshot = catalog.audience("old_users").unwrap().available().unwrap();
-        let non_member = DeviceKeys::from_iter([DeviceKey::from_bytes([7; 16])]);
-        let mut keys = non_member.clone();
+        let mut keys = Keys::new();
         for (kind, id) in MEMBERS {
-            let key = ids
-                .key_of_kind(KeyDigest::Md5, kind, id.as_bytes())
-                .unwrap();
+            let key = ids.key_of_kind(kind, id.as_bytes()).unwrap();
             members += u32::from(snapshot.contains(&key));
-            keys.add((kind, id.as_bytes()), key, true).unwrap();
+            keys.push(key);
         }
+        keys.insert(0, DeviceKey::from_bytes([7; 16]));
         outcome = Some(catalog.decide(0, &keys, &NoAttributes, at).outcome);
-        chosen = catalog
-            .decide(0, &non_member, &NoAttributes, at)
-            .value
-            .index;
+        chosen = catalog.decide(0, &keys[..1], &NoAttributes, at).value.index;
         // New devices, counted ones, and those beyond the cap.
         for n in [1_u8, 2, 3, 1] {
-            let device = DeviceKeys::from_iter([DeviceKey::from_bytes([n; 16])]);
-            let decision = catalog.decide(1, &device, &NoAttributes, at);
+            let decision = catalog.decide(1, &[DeviceKey::from_bytes([n; 16])], &NoAttributes, at);
             capped.push(decision.reason);
         }
         telemetry.request(

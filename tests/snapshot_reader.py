@@ -334,8 +334,6 @@ class Manifest:
             top.integer("expires_unix_seconds", created + 1)
         if "from_window" in top.rest:
             top.exactly("from_window", True)
-        if "key_digest" in top.rest:
-            top.exactly("key_digest", "sha1")
         keys, size_bytes = top.integer("keys"), top.integer("size_bytes")
 
         filters = top.object("filter")

@@ -10,7 +10,7 @@ use std::process::Command;
 use bytes::Bytes;
 use rtad::catalog::Serving;
 use rtad::log::LogTap;
-use rtad::platform::{DeviceKeys, IdReader};
+use rtad::platform::IdReader;
 use rtad::strategy::NoAttributes;
 use rtad_core::device::{DeviceKey, IdKind};
 
@@ -139,11 +139,7 @@ pub fn repeat(
         match operation {
             "check" => drop(black_box(snapshot.contains(&next()))),
             "decide_uncounted" => {
-                black_box(serving.load().decide_uncounted(
-                    0,
-                    &DeviceKeys::from_iter([next()]),
-                    &NoAttributes,
-                ));
+                black_box(serving.load().decide_uncounted(0, &[next()], &NoAttributes));
             }
             "batch" => snapshot.contains_many(black_box(&devices), &mut members),
             path => drop(black_box(answered(

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::{BooleanArray, UInt8Array};
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use rtad_core::device::{IdKind, KeyDigest, KeyMaker};
+use rtad_core::device::{IdKind, KeyMaker};
 use rtad_core::snapshot::{GenerationReport, Snapshot};
 use rtad_loader::host;
 
@@ -42,7 +41,7 @@ impl LoadedSnapshot {
         blank: Vec<String>,
     ) -> PyResult<ResultColumn> {
         let (kind, ids, maker) = (
-            self.kind(kind)?,
+            kind_of(kind)?,
             IdColumn::read_column(ids)?,
             key_maker(&blank),
         );
@@ -58,7 +57,7 @@ impl LoadedSnapshot {
         blank: Vec<String>,
     ) -> PyResult<ResultColumn> {
         let (kind, ids, maker) = (
-            self.kind(kind)?,
+            kind_of(kind)?,
             IdColumn::read_column(ids)?,
             key_maker(&blank),
         );
@@ -74,7 +73,6 @@ impl LoadedSnapshot {
             "generation": manifest.generation(),
             "build": GenerationReport::of(manifest),
             "has_values": manifest.filter().value_bits() > 0,
-            "key_digest": manifest.key_digest().as_str(),
             "memory_bytes": self.snapshot.filter_bytes(),
             "sequence": overlay.sequence(),
             "state": overlay.state().as_str(),
@@ -88,26 +86,10 @@ impl LoadedSnapshot {
     }
 }
 
-impl LoadedSnapshot {
-    /// The kind of ids to look up, and the digest of the audience's keys.
-    fn kind(&self, name: &str) -> PyResult<(KeyDigest, IdKind)> {
-        let (digest, kind) = (self.snapshot.manifest().key_digest(), kind_of(name)?);
-        if digest.accepts(kind) {
-            return Ok((digest, kind));
-        }
-        Err(PyValueError::new_err(format!(
-            "kind {name:?}: the audience has the {} hashes of ids; accepted: kinds that are not \
-             hashed, and {:?}",
-            digest.as_str(),
-            digest.kind().as_str()
-        )))
-    }
-}
-
 fn members(
     snapshot: &Snapshot,
     ids: IdColumn,
-    kind: (KeyDigest, IdKind),
+    kind: IdKind,
     maker: &KeyMaker,
 ) -> PyResult<ResultColumn> {
     let (mut answers, mut nulls) = (BooleanBufferBuilder::new(0), NullBufferBuilder::new(0));
@@ -133,7 +115,7 @@ fn members(
 fn values(
     snapshot: &Snapshot,
     ids: IdColumn,
-    kind: (KeyDigest, IdKind),
+    kind: IdKind,
     maker: &KeyMaker,
 ) -> PyResult<ResultColumn> {
     let mut found = Vec::new();

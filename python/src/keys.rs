@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 
 use super::column::{ResultColumn, UnusableCounts};
 use super::values::{IdColumn, append_keys};
@@ -40,8 +40,7 @@ pub fn key<'py>(
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let (kind, mut found) = (kind_of(kind)?, None);
     let ids = IdColumn::read_column(PyList::new(py, [id])?.as_any())?;
-    let digest = KeyDigest::of_ids(kind);
-    each_batch(ids, (digest, kind), &KEY_MAKER, |keys, _| {
+    each_batch(ids, kind, &KEY_MAKER, |keys, _| {
         found = keys.first().copied()
     })?;
     Ok(found.map(|key| PyBytes::new(py, key.as_bytes())))
@@ -62,8 +61,7 @@ pub fn keys(
     );
     py.detach(|| {
         let (mut bytes, mut nulls) = (Vec::<u8>::new(), NullBufferBuilder::new(0));
-        let of_kind = (KeyDigest::of_ids(kind), kind);
-        let counts = each_batch(ids, of_kind, &maker, |keys, is_usable| {
+        let counts = each_batch(ids, kind, &maker, |keys, is_usable| {
             let mut keys = keys.iter();
             for is_usable in is_usable {
                 nulls.append(*is_usable);
@@ -80,11 +78,10 @@ pub fn keys(
     })
 }
 
-/// Passes the keys of each batch of ids, in audiences of a digest, to `each`, and whether each id
-/// has one.
+/// Passes the keys of each batch of ids to `each`, and whether each id has one.
 pub fn each_batch(
     ids: IdColumn,
-    (digest, kind): (KeyDigest, IdKind),
+    kind: IdKind,
     maker: &KeyMaker,
     mut each: impl FnMut(&[DeviceKey], &[bool]),
 ) -> PyResult<UnusableCounts> {
@@ -93,7 +90,7 @@ pub fn each_batch(
     ids.each_batch(kind, |ids| {
         keys.clear();
         is_usable.clear();
-        append_keys(ids, maker, (digest, kind), &mut keys, |result| {
+        append_keys(ids, maker, kind, &mut keys, |result| {
             is_usable.push(result.is_ok());
             if let Err(reason) = result {
                 counts.add(reason);

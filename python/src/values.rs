@@ -14,7 +14,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString};
 use pyo3_arrow::input::AnyArray;
 
-use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 use rtad_loader::host::arrow::{IdArray, PADDED_TEXT, ValueForm, column_of};
 
 use super::keys::arrow_failure;
@@ -103,21 +103,20 @@ impl IdColumn {
 pub fn append_keys(
     ids: &IdArray,
     maker: &KeyMaker,
-    kind: (KeyDigest, IdKind),
+    kind: IdKind,
     keys: &mut Vec<DeviceKey>,
     mut each: impl FnMut(Result<(), Unusable>),
 ) {
-    let (digest, kind) = kind;
     let values = (0..ids.len()).map(|row| ids.bytes(row));
     if !ids.has_digests() {
-        maker.keys_of_many(digest, kind, values, keys, each);
+        maker.keys_of_many(kind, values, keys, each);
         return;
     }
 
     for value in values {
         let key = match value.try_into() {
             Ok(digest) => maker.usable(DeviceKey::from_bytes(digest)),
-            Err(_) => maker.key_in(digest, kind, value),
+            Err(_) => maker.key(kind, value),
         };
         each(key.map(|key| keys.push(key)));
     }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::platform::DeviceKeys;
 use crate::strategy::{Membership, Tier};
-use rtad_core::device::KeyDigest;
+use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{AudienceName, Snapshot};
 
 /// One audience of the catalog.
@@ -46,34 +45,22 @@ impl Audience {
         }
     }
 
-    /// Membership of a device, by any of its keys. A device without a key of the audience's digest
-    /// may be a member: the audience is unavailable for it.
+    /// Membership of a device, by any of its keys.
     #[inline]
-    pub fn membership(&self, keys: &DeviceKeys) -> Membership {
-        let Some(snapshot) = self.available() else {
-            return Membership::Unavailable;
-        };
-        match keys.of(snapshot.manifest().key_digest()) {
-            [] => Membership::Unavailable,
-            keys if snapshot.contains_any(keys) => Membership::Member,
-            _ => Membership::NotMember,
+    pub fn membership(&self, keys: &[DeviceKey]) -> Membership {
+        match self.available() {
+            Some(snapshot) if snapshot.contains_any(keys) => Membership::Member,
+            Some(_) => Membership::NotMember,
+            None => Membership::Unavailable,
         }
     }
 
     /// The value of a member: the greatest of its keys.
-    pub fn tier(&self, keys: &DeviceKeys) -> Tier {
+    pub fn tier(&self, keys: &[DeviceKey]) -> Tier {
         let Some(snapshot) = self.available() else {
             return Tier::Unknown;
         };
-        match keys.of(snapshot.manifest().key_digest()) {
-            [] => Tier::Unknown,
-            keys => snapshot.value(keys).map_or(Tier::None, Tier::Value),
-        }
-    }
-
-    /// The hash of its ids, if a snapshot is loaded.
-    pub fn key_digest(&self) -> Option<KeyDigest> {
-        Some(self.snapshot.as_ref()?.manifest().key_digest())
+        snapshot.value(keys).map_or(Tier::None, Tier::Value)
     }
 
     /// Whether a snapshot is served that was built without values, and no delta has any.

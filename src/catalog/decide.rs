@@ -4,8 +4,7 @@ use std::time::Instant;
 
 use super::served::{Catalog, ServedPlatform};
 use crate::platform::{
-    DeviceKeys, Digits, Failure, Id, IdReader, MAX_READ_IDS, Purpose, Read, TooManyIds, Verdict,
-    Verdicts,
+    Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
 };
 use crate::strategy::{
     Assignment, Assignments, Attributes, Decision, Experiment, RequestFacts, Units,
@@ -13,13 +12,11 @@ use crate::strategy::{
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
 /// Keys of one request, within the limits of ids. Used by serving and by `explain`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct RequestKeys {
     /// Distinct keys.
-    keys: DeviceKeys,
-    /// Whether audiences have keys of SHA-1.
-    has_sha1: bool,
-    /// The first md5 of the kind of id by which the platform caches.
+    keys: Keys,
+    /// The first key of the kind of id by which the platform caches.
     cached: Option<DeviceKey>,
     /// The ids by kind, if experiments need them.
     units: Option<Units>,
@@ -40,10 +37,9 @@ pub struct PlatformRequest<'r, 'a> {
 }
 
 /// The part of a request's ids that the keys stand for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coverage {
     /// All.
-    #[default]
     Complete,
     /// The first ones. An unread id might be a member, so the keys can prove membership only.
     TooMany,
@@ -71,14 +67,14 @@ pub enum IdResult {
 }
 
 impl RequestKeys {
-    /// Without ids. With experiments, the ids are kept by kind as well.
+    /// Without ids. `has_experiments` keeps the ids by kind as well.
     #[inline]
-    pub fn new(catalog: &Catalog) -> Self {
+    pub fn new(has_experiments: bool) -> Self {
+        let units = has_experiments.then(Units::default);
         Self {
-            keys: DeviceKeys::default(),
-            has_sha1: catalog.has_sha1(),
+            keys: Keys::new(),
             cached: None,
-            units: (!catalog.experiments().is_empty()).then(Units::default),
+            units,
             coverage: Coverage::Complete,
         }
     }
@@ -99,11 +95,9 @@ impl RequestKeys {
             if index >= MAX_READ_IDS {
                 self.coverage = Coverage::TooMany;
             }
-            let mut digits = Digits::new();
-            let text = id.value.text(&mut digits);
             let (found, key) = match self.coverage {
                 Coverage::Complete if id.is_doubtful => (IdResult::Doubtful, None),
-                Coverage::Complete => match key(id.field, text) {
+                Coverage::Complete => match key(id.field, id.value.text(&mut Digits::new())) {
                     Ok(key) => {
                         if let Some(units) = &mut self.units {
                             units.add(id.field, key);
@@ -111,11 +105,10 @@ impl RequestKeys {
                         if let Some(kind) = read.cached_kind
                             && self.cached.is_none()
                             && id.field.id_kind() == kind
-                            && id.field.kind() != IdKind::Sha1
                         {
                             self.cached = Some(key);
                         }
-                        (self.keep((id.field.kind(), text), key), Some(key))
+                        (self.keep(key), Some(key))
                     }
                     Err(Unusable::Blank) => (IdResult::Blank, None),
                     Err(Unusable::Malformed) => (IdResult::Malformed, None),
@@ -127,23 +120,24 @@ impl RequestKeys {
     }
 
     #[inline]
-    fn keep(&mut self, id: (IdKind, &[u8]), key: DeviceKey) -> IdResult {
-        match self.keys.add(id, key, self.has_sha1) {
-            Ok(true) => IdResult::Usable,
-            Ok(false) => IdResult::Duplicate,
-            Err(TooManyIds) => {
-                self.coverage = Coverage::TooMany;
-                IdResult::NotLookedAt
-            }
+    fn keep(&mut self, key: DeviceKey) -> IdResult {
+        if self.keys.contains(&key) {
+            IdResult::Duplicate
+        } else if self.keys.try_push(key).is_ok() {
+            IdResult::Usable
+        } else {
+            self.coverage = Coverage::TooMany;
+            IdResult::NotLookedAt
         }
     }
 
     /// Keys of a request whose ids were all read.
-    pub fn of(keys: DeviceKeys, units: Units) -> Self {
+    pub const fn of(keys: Keys, units: Units) -> Self {
         Self {
             keys,
+            cached: None,
             units: Some(units),
-            ..Self::default()
+            coverage: Coverage::Complete,
         }
     }
 
@@ -151,7 +145,7 @@ impl RequestKeys {
     /// first one. `None` without a usable id.
     #[inline]
     pub fn device(&self) -> Option<&DeviceKey> {
-        self.cached.as_ref().or(self.keys.counted().first())
+        self.cached.as_ref().or(self.keys.first())
     }
 
     /// Whether the request was unreadable, so that no id of it was read.
@@ -170,7 +164,7 @@ impl RequestKeys {
     }
 
     /// The keys that are looked up.
-    pub const fn keys(&self) -> &DeviceKeys {
+    pub fn keys(&self) -> &[DeviceKey] {
         &self.keys
     }
 
@@ -226,7 +220,7 @@ impl Catalog {
         decided: impl FnOnce(&RequestKeys, &Assignments, &Verdicts),
     ) {
         let experiments = self.experiments();
-        let mut keys = RequestKeys::new(self);
+        let mut keys = RequestKeys::new(!experiments.is_empty());
         let doubtful = |id: &Id<'_>, found, _| {
             if found == IdResult::Doubtful {
                 reader.doubtful(id.field);
@@ -247,9 +241,7 @@ impl Catalog {
         };
         read.decide(verdicts, |strategy| {
             let decide = || keys.decide(self, strategy, &facts);
-            let decision = self
-                .caps()
-                .admit(strategy, keys.keys().counted(), at, decide);
+            let decision = self.caps().admit(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
             experiments.count(strategy, decision, &assignments);
             let tag = experiments.tag(strategy, &assignments);
@@ -286,9 +278,9 @@ impl Catalog {
         };
         read.decide(&mut verdicts, |strategy| {
             let decision = keys.decide(self, strategy, &facts);
-            let decision =
-                self.caps()
-                    .admit_uncounted(strategy, decision, keys.keys().counted(), at);
+            let decision = self
+                .caps()
+                .admit_uncounted(strategy, decision, keys.keys(), at);
             let tag = self.experiments().tag(strategy, &assignments);
             let changes_in = self.changes_in(strategy, decision, at);
             Verdict {
@@ -319,7 +311,7 @@ mod tests {
             };
             let mut read = Read::default();
             (read.ids, read.cached_kind) = (ids.iter().map(id).collect(), cached_kind);
-            let mut keys = RequestKeys::default();
+            let mut keys = RequestKeys::new(false);
             let key = |_, id: &[u8]| match id {
                 b"" => Err(Unusable::Blank),
                 id => Ok(DeviceKey::of_canonical(id)),

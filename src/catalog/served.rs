@@ -11,12 +11,12 @@ use super::caps::ServedCaps;
 use super::experiments::ServedExperiments;
 use super::served_strategy::ServedStrategy;
 use crate::cap::Cap;
-use crate::platform::{Access, DeviceKeys, Failure, Platform, Verdicts};
+use crate::platform::{Access, Failure, Platform, Verdicts};
 use crate::strategy::{
     Attributes, Decision, Experiment, Membership, Reason, Strategy, Tier, ValueEntry,
 };
 use crate::telemetry::{DecisionCounters, PlainCounter, RouteMetrics, Telemetry};
-use rtad_core::device::KeyDigest;
+use rtad_core::device::DeviceKey;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
 pub type Serving = ArcSwap<Catalog>;
@@ -31,8 +31,6 @@ pub struct Catalog {
     has_shadow: bool,
     /// Whether a strategy has values.
     pub(super) has_values: bool,
-    /// Whether an audience has keys of SHA-1, so that requests need them.
-    has_sha1: bool,
     platforms: Arc<[ServedPlatform]>,
     experiments: Arc<ServedExperiments>,
     config_id: Arc<str>,
@@ -155,7 +153,6 @@ impl Catalog {
         Self {
             has_shadow,
             has_values,
-            has_sha1: has_sha1(&audiences),
             strategies,
             audiences,
             caps: ServedCaps::new(caps),
@@ -181,12 +178,6 @@ impl Catalog {
     #[inline]
     pub fn admits(&self, headers: &HeaderMap) -> bool {
         self.api.tokens.admits(headers)
-    }
-
-    /// Whether an audience has keys of SHA-1.
-    #[inline]
-    pub const fn has_sha1(&self) -> bool {
-        self.has_sha1
     }
 
     /// The audiences, in the config's order.
@@ -268,12 +259,12 @@ impl Catalog {
     pub fn decide(
         &self,
         index: usize,
-        keys: &DeviceKeys,
+        keys: &[DeviceKey],
         attributes: &dyn Attributes,
         at: Instant,
     ) -> Decision {
         let decide = || self.decide_uncounted(index, keys, attributes);
-        let decision = self.caps.admit(index, keys.counted(), at, decide);
+        let decision = self.caps.admit(index, keys, at, decide);
         let served = &self.strategies[index];
         served.count(decision);
         served.count_value(decision);
@@ -342,7 +333,7 @@ impl Catalog {
     pub fn decide_uncounted(
         &self,
         index: usize,
-        keys: &DeviceKeys,
+        keys: &[DeviceKey],
         attributes: &dyn Attributes,
     ) -> Decision {
         let strategy = self.strategy(index);
@@ -361,7 +352,7 @@ impl Catalog {
     /// # Panics
     ///
     /// If there is no audience at `index`.
-    pub fn membership(&self, index: usize, keys: &DeviceKeys, are_all: bool) -> Membership {
+    pub fn membership(&self, index: usize, keys: &[DeviceKey], are_all: bool) -> Membership {
         match self.audiences[index].membership(keys) {
             Membership::NotMember if !are_all => Membership::Unavailable,
             membership => membership,
@@ -379,7 +370,7 @@ impl Catalog {
     pub fn decide_incomplete(
         &self,
         index: usize,
-        keys: &DeviceKeys,
+        keys: &[DeviceKey],
         attributes: &dyn Attributes,
     ) -> Decision {
         let membership = |audience| self.membership(audience, keys, false);
@@ -389,13 +380,12 @@ impl Catalog {
 
     /// A copy of the catalog with some audiences replaced, and the current tables of the caps.
     pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
-        let audiences: Vec<_> = self
+        let audiences = self
             .audiences
             .iter()
             .map(|audience| replace(audience).unwrap_or_else(|| audience.clone()))
             .collect();
         Self {
-            has_sha1: has_sha1(&audiences),
             audiences,
             strategies: Arc::clone(&self.strategies),
             caps: self.caps.renewed(),
@@ -414,10 +404,4 @@ impl Catalog {
             .iter()
             .all(|audience| !audience.required || audience.snapshot.is_some())
     }
-}
-
-fn has_sha1(audiences: &[Audience]) -> bool {
-    audiences
-        .iter()
-        .any(|audience| audience.key_digest() == Some(KeyDigest::Sha1))
 }

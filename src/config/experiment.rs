@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rtad_config::OneOrMany;
 use rtad_config::values::{name, number};
-use rtad_core::device::{IdKind, KeyDigest};
+use rtad_core::device::IdKind;
 use rtad_core::experiment::SlotHash;
 use rtad_core::snapshot::AudienceName;
 use serde::de::Error as _;
@@ -122,18 +122,9 @@ fn unit() -> Vec<IdKind> {
 
 fn kinds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IdKind>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
-    // A unit is an md5.
-    let unit = |name: &String| {
-        name.parse()
-            .ok()
-            .filter(|kind| KeyDigest::Md5.accepts(*kind))
-    };
-    let kinds: Option<Vec<IdKind>> = names.iter().map(unit).collect();
+    let kinds: Option<Vec<IdKind>> = names.iter().map(|name| name.parse().ok()).collect();
     kinds.filter(|kinds| !kinds.is_empty()).ok_or_else(|| {
-        let accepted = IdKind::ALL
-            .into_iter()
-            .filter(|kind| KeyDigest::Md5.accepts(*kind));
-        let all = accepted.map(IdKind::as_str).collect::<Vec<_>>().join(", ");
+        let all = IdKind::ALL.map(IdKind::as_str).join(", ");
         D::Error::custom(format_args!("a list of one or more of {all}"))
     })
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy, keys_of, md5_of};
+use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, StrategyExplained};
 use crate::catalog::{Catalog, IdResult};
 use crate::platform::IdReader;
@@ -85,11 +85,9 @@ fn read(
         Err(Unusable::Malformed) => IdResult::Malformed,
     };
     let key = key.ok();
-    let keys = key
-        .map(|key| keys_of(catalog, first, id, key))
-        .unwrap_or_default();
+    let keys = key.as_slice();
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
-        .map(|index| explain_audience(catalog, index, &keys, true, history))
+        .map(|index| explain_audience(catalog, index, keys, true, history))
         .collect();
     let (mut units, mut assignments) = (Units::default(), Assignments::new());
     for (kind, key) in kinds.iter().zip(key.iter().cycle()) {
@@ -102,17 +100,15 @@ fn read(
     };
     let unit = |experiment: &Experiment| experiment.unit_of(None, &units).map(|(kind, _)| *kind);
     let device = DeviceFacts {
-        keys: &keys,
+        keys,
         are_all: true,
         attributes: &facts,
         unit: &unit,
     };
     let decide = |(index, strategy): (usize, &Strategy)| {
-        let decision = catalog.decide_uncounted(index, &keys, &facts);
+        let decision = catalog.decide_uncounted(index, keys, &facts);
         let at = Instant::now();
-        let decision = catalog
-            .caps()
-            .admit_uncounted(index, decision, keys.counted(), at);
+        let decision = catalog.caps().admit_uncounted(index, decision, keys, at);
         explain_strategy(catalog, strategy.name.clone(), index, decision, &device)
     };
     let strategies: Vec<_> = catalog.strategies().enumerate().map(decide).collect();
@@ -120,7 +116,7 @@ fn read(
         kinds: kinds.iter().map(|kind| kind.as_str()).collect(),
         result,
         canonical: key.and_then(|key| canonical(id, first, key)),
-        md5: key.and_then(|key| md5_of(first, key)),
+        md5: key.map(|key| const_hex::encode(key.as_bytes())),
         shard: key.map(|key| format!("{:04x}", key.shard())),
         audiences,
         strategies,

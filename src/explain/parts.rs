@@ -7,7 +7,6 @@ use super::report::{
     StrategyExplained, Unavailable, UnknownExplained, ValueExplained, WhenExplained,
 };
 use crate::catalog::{Audience, Catalog};
-use crate::platform::DeviceKeys;
 use crate::strategy::{
     Assignment, Attributes, Decision, Experiment, Membership, Reason, Rule, Tier, ValueEntry,
 };
@@ -16,7 +15,7 @@ use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
 
 /// The membership of a device with these keys, and its value if it is a member with one.
-pub fn answer_of(audience: &Audience, keys: &DeviceKeys) -> (Membership, Option<u8>) {
+pub fn answer_of(audience: &Audience, keys: &[DeviceKey]) -> (Membership, Option<u8>) {
     let membership = audience.membership(keys);
     match (membership, audience.tier(keys)) {
         (Membership::Member, Tier::Value(value)) => (membership, Some(value)),
@@ -29,7 +28,7 @@ pub fn answer_of(audience: &Audience, keys: &DeviceKeys) -> (Membership, Option<
 pub fn explain_audience(
     catalog: &Catalog,
     index: usize,
-    keys: &DeviceKeys,
+    keys: &[DeviceKey],
     are_all: bool,
     history: &SyncHistory,
 ) -> AudienceExplained {
@@ -55,7 +54,7 @@ pub fn explain_audience(
     AudienceExplained {
         name: audience.name.to_string(),
         available: audience.available().is_some(),
-        unavailable: unavailable(audience, age, history).or(of_other_digest(audience, keys)),
+        unavailable: unavailable(audience, age, history),
         snapshot,
         answer: answer.map(|(membership, _)| membership),
         tier: answer.and_then(|(_, tier)| tier),
@@ -93,15 +92,6 @@ fn unavailable(
     Some(Unavailable::NotLoaded { error })
 }
 
-/// Whether a device has ids, but none that the audience's compare with.
-fn of_other_digest(audience: &Audience, keys: &DeviceKeys) -> Option<Unavailable> {
-    let digest = audience.key_digest()?;
-    let is_other = !keys.is_empty() && keys.of(digest).is_empty();
-    is_other.then(|| Unavailable::OtherDigest {
-        digest: digest.as_str(),
-    })
-}
-
 /// Most changes that an explanation lists.
 const MAX_CHANGES: usize = 8;
 
@@ -136,7 +126,7 @@ fn explain_unknown(catalog: &Catalog, unknown: Vec<Rule>) -> UnknownExplained {
 
 /// The device and the request that a decision is about.
 pub struct DeviceFacts<'d> {
-    pub(super) keys: &'d DeviceKeys,
+    pub(super) keys: &'d [DeviceKey],
     /// Whether the keys are all of the device's.
     pub(super) are_all: bool,
     pub(super) attributes: &'d dyn Attributes,
@@ -161,7 +151,13 @@ pub fn explain_strategy(
     let strategy = catalog.strategy(index);
     let name = |index: usize| catalog.audiences()[index].name.to_string();
     let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
-    let membership = |index: usize| catalog.membership(index, keys, are_all);
+    let membership = |index: usize| {
+        if keys.is_empty() {
+            Membership::Unavailable
+        } else {
+            catalog.membership(index, keys, are_all)
+        }
+    };
     let change = |(index, answer)| OtherMembership {
         audience: name(index),
         answer: Some(answer),
@@ -221,19 +217,6 @@ pub fn explain_strategy(
     }
 }
 
-/// The keys of a device with a single id.
-pub fn keys_of(catalog: &Catalog, kind: IdKind, id: &str, key: DeviceKey) -> DeviceKeys {
-    let mut keys = DeviceKeys::default();
-    keys.add((kind, id.as_bytes()), key, catalog.has_sha1())
-        .expect("one id has room");
-    keys
-}
-
-/// The md5 of an id that has one, in hex.
-pub fn md5_of(kind: IdKind, key: DeviceKey) -> Option<String> {
-    (kind != IdKind::Sha1).then(|| const_hex::encode(key.as_bytes()))
-}
-
 /// The form that is hashed, if the value differs from it. This function repeats the conversion, so
 /// it returns only a form whose md5 is `key`.
 pub fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
@@ -243,6 +226,6 @@ pub fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
         Case::Upper => trimmed.to_ascii_uppercase(),
         Case::AsIs | Case::All => trimmed.to_owned(),
     };
-    let is_hashed = !kind.is_hash() && canonical != value;
+    let is_hashed = kind != IdKind::Md5 && canonical != value;
     (is_hashed && DeviceKey::of_canonical(canonical.as_bytes()) == key).then_some(canonical)
 }

@@ -119,8 +119,6 @@ pub(super) enum Unavailable {
     Disabled,
     /// It was deleted.
     Deleted,
-    /// It has the hashes of ids by this digest, and the device has no id that compares with them.
-    OtherDigest { digest: &'static str },
     /// Its snapshot is too old.
     TooOld { max_age_seconds: u64 },
     /// It has not been loaded.

@@ -8,9 +8,7 @@ use bytes::Bytes;
 use rtad_core::device::DeviceKey;
 
 use super::input::Encoding;
-use super::parts::{
-    DeviceFacts, answer_of, canonical, explain_audience, explain_strategy, keys_of, md5_of,
-};
+use super::parts::{DeviceFacts, answer_of, canonical, explain_audience, explain_strategy};
 use super::report::{
     AccessChecked, AudienceExplained, BodyRead, ExplainedAnswer, Explanation, FailureExplained,
     IdExplained, IdInAudience, NOT_CONFIGURED, StrategyExplained,
@@ -18,8 +16,8 @@ use super::report::{
 use super::trace::{Trace, TracedId};
 use crate::catalog::{Catalog, IdResult};
 use crate::platform::{
-    Admission, DeviceKeys, Failure, IdReader, MAX_IDS, Platform, Purpose, Read, ReadError,
-    RequestHead, Verdicts,
+    Admission, Failure, IdReader, MAX_IDS, Platform, Purpose, Read, ReadError, RequestHead,
+    Verdicts,
 };
 use crate::strategy::{Assignments, Experiment, Membership, RequestFacts, Strategy};
 use crate::sync::SyncHistory;
@@ -89,14 +87,14 @@ pub fn explain(
     // Several if each id is a device of its own.
     let mut decided: Vec<(Trace, Verdicts)> = Vec::new();
     let answered = platform.respond(admission, head, &body, &mut read, |read, answered| {
-        let trace = Trace::of(catalog, read, ids);
+        let trace = Trace::of(read, ids);
         let verdicts = catalog.decide_request_uncounted(&trace.keys, read, at);
         answered.clone_from(&verdicts);
         catalog.remove_shadow(answered);
         decided.push((trace, verdicts));
     });
     let is_of_devices = read.purpose == Purpose::Devices;
-    let mut trace = Trace::of(catalog, &read, ids);
+    let mut trace = Trace::of(&read, ids);
     let are_too_many = match is_of_devices {
         true => read.ids.len() > MAX_IDS,
         false => trace.keys.has_too_many_ids(),
@@ -123,16 +121,15 @@ pub fn explain(
         }
     };
     // The ids of several devices have no membership as a whole.
-    let none = DeviceKeys::default();
-    let (keys, are_all) = match is_of_devices {
-        true => (&none, true),
-        false => (trace.keys.keys(), trace.keys.are_complete()),
+    let (keys, are_all) = if is_of_devices {
+        (&[][..], true)
+    } else {
+        (trace.keys.keys(), trace.keys.are_complete())
     };
     let of_audience = |index: &usize| explain_audience(catalog, *index, keys, are_all, history);
     let audiences: Vec<AudienceExplained> = indexes.iter().map(of_audience).collect();
-    let of_id = |id: &TracedId, key: DeviceKey| {
-        let keys = keys_of(catalog, id.field.kind(), &id.value, key);
-        let answer = |index: &usize| answer_of(&catalog.audiences()[*index], &keys);
+    let of_id = |key: DeviceKey| {
+        let answer = |index: &usize| answer_of(&catalog.audiences()[*index], &[key]);
         indexes.iter().map(answer).collect()
     };
     let ids: Vec<IdExplained> = trace
@@ -185,10 +182,10 @@ fn named_audiences(catalog: &Catalog, platform: &Platform) -> BTreeSet<usize> {
 fn explain_traced(
     id: &TracedId,
     audiences: &[AudienceExplained],
-    of_id: impl FnOnce(&TracedId, DeviceKey) -> Vec<(Membership, Option<u8>)>,
+    of_id: impl FnOnce(DeviceKey) -> Vec<(Membership, Option<u8>)>,
 ) -> IdExplained {
     let key = id.key.filter(|_| id.found == IdResult::Usable);
-    let answers = key.map_or_else(Vec::new, |key| of_id(id, key));
+    let answers = key.map_or_else(Vec::new, of_id);
     let in_audience = |(audience, answer): (&AudienceExplained, _)| {
         let (membership, tier) = answer;
         IdInAudience {
@@ -205,7 +202,7 @@ fn explain_traced(
         canonical: id
             .key
             .and_then(|key| canonical(&id.value, id.field.kind(), key)),
-        md5: id.key.and_then(|key| md5_of(id.field.kind(), key)),
+        md5: id.key.map(|key| const_hex::encode(key.as_bytes())),
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
         audiences: audiences.iter().zip(answers).map(in_audience).collect(),
     }

@@ -304,7 +304,7 @@ fn every_id_is_listed_with_its_result() {
         "it is not 32 hex digits",
         "it stands for \"no id\"",
         "the platform marks it as doubtful",
-        "an earlier id has the same hash",
+        "an earlier id has the same md5",
         "it is not up to 128 visible ASCII characters",
     ] {
         assert!(

@@ -181,7 +181,7 @@ fn audience_row(audience: &AudienceExplained) -> Vec<String> {
             snapshot.generation
         )
     });
-    let snapshot = snapshot.filter(|_| audience.unavailable.is_none());
+    let snapshot = snapshot.filter(|_| audience.available);
     let trouble = words::unavailable(audience).as_deref().map(printable);
     vec![
         audience.name.clone(),

@@ -1,6 +1,6 @@
 //! The ids of a request with their results, and its other fields, as texts.
 
-use crate::catalog::{Catalog, IdResult, RequestKeys};
+use crate::catalog::{IdResult, RequestKeys};
 use crate::platform::{IdReader, Read};
 use crate::strategy::Attribute;
 use rtad_core::device::{DeviceKey, IdField};
@@ -36,8 +36,8 @@ pub struct Trace {
 
 impl Trace {
     /// The contents of a request, whose ids are not counted.
-    pub fn of(catalog: &Catalog, read: &Read<'_>, reader: &IdReader) -> Self {
-        let (keys, ids) = (RequestKeys::new(catalog), Vec::new());
+    pub fn of(read: &Read<'_>, reader: &IdReader) -> Self {
+        let (keys, ids) = (RequestKeys::new(true), Vec::new());
         let mut trace = Self {
             keys,
             ids,

@@ -33,7 +33,7 @@ pub fn id(id: &IdExplained) -> Option<String> {
             format!("it is not {}", IdField::named(id.kind)?.kind().accepted())
         }
         IdResult::Doubtful => "the platform marks it as doubtful".to_owned(),
-        IdResult::Duplicate => "an earlier id has the same hash".to_owned(),
+        IdResult::Duplicate => "an earlier id has the same md5".to_owned(),
         IdResult::NotLookedAt => format!(
             "only the first {MAX_IDS} usable ids are looked up, of the first {MAX_READ_IDS} ids"
         ),
@@ -47,9 +47,6 @@ pub fn unavailable(audience: &AudienceExplained) -> Option<String> {
         Unavailable::Expired => "it has expired".to_owned(),
         Unavailable::Disabled => "it is disabled".to_owned(),
         Unavailable::Deleted => "it is deleted".to_owned(),
-        Unavailable::OtherDigest { digest } => {
-            format!("it has {digest} hashes, and the request has no id to compare with them")
-        }
         Unavailable::TooOld { max_age_seconds } => {
             let age = audience
                 .snapshot

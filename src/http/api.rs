@@ -18,7 +18,7 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use smallvec::{SmallVec, smallvec};
 
-use crate::platform::{DeviceKeys, IdField, IdReader, MAX_IDS, MAX_STRATEGIES};
+use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{
     Attribute, AttributeValue, Attributes, BidValue, Decision, Reason, Strategy, Units,
 };
@@ -31,7 +31,7 @@ pub struct DecisionRequest<'body> {
     /// Names of the requested strategies, at most [`MAX_STRATEGIES`]; none requests all.
     pub strategies: Vec<Cow<'body, str>>,
     /// Keys of the device's usable ids.
-    pub keys: DeviceKeys,
+    pub keys: Keys,
     /// The usable ids by kind.
     pub units: Units,
     /// Attributes of the request, by index in [`Attribute::ALL`].
@@ -52,17 +52,12 @@ impl Attributes for RequestAttributes<'_> {
     }
 }
 
-/// Reads a request. Costs one pass over the body, an md5 per raw id and two lists; with `has_sha1`,
-/// also a SHA-1 per raw id.
+/// Reads a request. Costs one pass over the body, an md5 per raw id and two lists.
 ///
 /// # Errors
 ///
 /// The mistake in the body, without values.
-pub fn decode<'body>(
-    body: &'body [u8],
-    ids: &IdReader,
-    has_sha1: bool,
-) -> Result<DecisionRequest<'body>, NotJson> {
+pub fn decode<'body>(body: &'body [u8], ids: &IdReader) -> Result<DecisionRequest<'body>, NotJson> {
     let sent: SentRequest<'body> =
         parse_object(body, "request_id, strategies, device and attributes")?;
 
@@ -88,7 +83,7 @@ pub fn decode<'body>(
     if let Some(Entries(device)) = sent.device {
         for (DeviceField(field), SentIds(sent_ids)) in device {
             for Text(id) in sent_ids {
-                request.add_id(field, &id, ids, has_sha1)?;
+                request.add_id(field, &id, ids)?;
             }
         }
     }
@@ -98,20 +93,13 @@ pub fn decode<'body>(
 
 impl DecisionRequest<'_> {
     /// Adds an id if it is usable.
-    fn add_id(
-        &mut self,
-        field: IdField,
-        id: &str,
-        ids: &IdReader,
-        has_sha1: bool,
-    ) -> Result<(), NotJson> {
+    fn add_id(&mut self, field: IdField, id: &str, ids: &IdReader) -> Result<(), NotJson> {
         let Ok(key) = ids.key(field, id.as_bytes()) else {
             return Ok(());
         };
 
         self.units.add(field, key);
-        let added = self.keys.add((field.kind(), id.as_bytes()), key, has_sha1);
-        if added.is_err() {
+        if !self.keys.contains(&key) && self.keys.try_push(key).is_err() {
             return Err(NotJson::Invalid(format!(
                 "more than {MAX_IDS} different usable ids"
             )));

@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 use hyper::body::Incoming;
-use rtad_core::device::{DeviceKey, IdKind, KeyDigest};
+use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::snapshot::Snapshot;
 use rtad_http::body::{is_octet_stream, packed_bits, split_keys};
 use rtad_http::json::{Text, parse_object};
@@ -30,10 +30,9 @@ pub fn one(
     id: &str,
     query: Option<&str>,
 ) -> Result<AnswerBody, ApiError> {
-    let kind = parameter(query, "kind").map(decoded);
+    let kind = kind_of(query)?;
     let snapshot = snapshot_of(catalog, &decoded(audience))?;
-    let (digest, kind) = kind_in(snapshot, kind.as_deref())?;
-    let key = app.ids.key_of_kind(digest, kind, &decoded_bytes(id));
+    let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
     let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
     let answer: &'static [u8] = match snapshot.contains(&key) {
         true => br#"{"member":true}"#,
@@ -80,18 +79,11 @@ fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot,
     found.available().ok_or(ApiError::NotLoaded)
 }
 
-/// The digest of an audience, and the kind of the ids to look up in it: hashed with that digest if
-/// the request names no `kind`.
-fn kind_in(snapshot: &Snapshot, kind: Option<&str>) -> Result<(KeyDigest, IdKind), ApiError> {
-    let digest = snapshot.manifest().key_digest();
-    let kind = match kind {
-        None => digest.kind(),
-        Some(kind) => kind.parse().map_err(|_| ApiError::UnknownKind)?,
-    };
-    if digest.accepts(kind) {
-        Ok((digest, kind))
-    } else {
-        Err(ApiError::OtherDigest(digest))
+/// The `kind` of a query; md5 if there is none. Other parameters are ignored.
+fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
+    match parameter(query, "kind") {
+        None => Ok(IdKind::Md5),
+        Some(kind) => decoded(kind).parse().map_err(|_| ApiError::UnknownKind),
     }
 }
 
@@ -112,14 +104,14 @@ const NULL: usize = 2;
 
 fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
     let CheckBatch { ids, kind } = parse_object(body, "ids and kind")?;
-    let (digest, kind) = kind_in(snapshot, kind.as_ref().map(|Text(kind)| &**kind))?;
+    let kind = kind.map_or(Ok(IdKind::Md5), |kind| {
+        kind.0.parse().map_err(|_| ApiError::UnknownKind)
+    })?;
     at_most_max_ids(ids.len())?;
     let (mut usable, mut keys) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
     let present = ids.iter().flatten().map(|Text(id)| id.as_bytes());
     app.ids
-        .keys_of_kind(digest, kind, present, &mut keys, |is_usable| {
-            usable.push(is_usable)
-        });
+        .keys_of_kind(kind, present, &mut keys, |is_usable| usable.push(is_usable));
     let mut members = vec![false; keys.len()];
     snapshot.contains_many(&keys, &mut members);
     let mut answer = Vec::with_capacity(16 + 6 * ids.len());
@@ -150,9 +142,7 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBod
     let mut members = vec![false; keys.len()];
     snapshot.contains_many(&keys, &mut members);
     // A blank id is in no audience, even on a false positive of the filter.
-    let digest = snapshot.manifest().key_digest();
-    app.ids
-        .count_keys(digest, &keys, |index| members[index] = false);
+    app.ids.count_keys(&keys, |index| members[index] = false);
 
     Ok(AnswerBody {
         media_type: Some("application/octet-stream"),

@@ -17,14 +17,14 @@ pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<Answe
     let body = app
         .read_body(body, app.max_body, || app.permit(arrival))
         .await?;
-    let catalog = app.serving.load();
     let DecisionRequest {
         request_id,
         strategies,
         keys,
         units,
         attributes,
-    } = api::decode(&body, &app.ids, catalog.has_sha1())?;
+    } = api::decode(&body, &app.ids)?;
+    let catalog = app.serving.load();
     let known = catalog.strategies();
     let indexes: Vec<usize> = if strategies.is_empty() {
         (0..known.len()).collect()

@@ -4,7 +4,7 @@ use axum::http::header::{ACCEPT_ENCODING, ALLOW, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use rtad_core::device::{IdKind, KeyDigest, Unusable};
+use rtad_core::device::{IdKind, Unusable};
 use rtad_http::body::BodyError;
 use rtad_http::json::NotJson;
 use rtad_http::problem::Problem;
@@ -29,8 +29,6 @@ pub(super) enum ApiError {
     UnknownPlatform(Vec<String>),
     /// Unknown id kind.
     UnknownKind,
-    /// The ids are hashed otherwise than those of the audience.
-    OtherDigest(KeyDigest),
     /// Unknown route; lists the port's routes.
     NotFound(&'static str),
     /// The request carries no accepted token.
@@ -121,17 +119,6 @@ impl ApiError {
                     list(kinds),
                 )
             }
-            Self::OtherDigest(digest) => (
-                StatusCode::BAD_REQUEST,
-                "other_digest",
-                "Ids of another hash",
-                format!(
-                    "the audience has the {} hashes of ids; accepted: ids that are not hashed, and \
-                     kind {}",
-                    digest.as_str(),
-                    digest.kind()
-                ),
-            ),
             Self::NotFound(routes) => (
                 StatusCode::NOT_FOUND,
                 "not_found",
@@ -269,7 +256,6 @@ mod tests {
             ApiError::UnknownStrategy(Vec::new()),
             ApiError::UnknownPlatform(Vec::new()),
             ApiError::UnknownKind,
-            ApiError::OtherDigest(KeyDigest::Sha1),
             ApiError::NotFound(""),
             ApiError::Unauthorized,
             ApiError::CrossSite,

@@ -8,7 +8,6 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use rtad_core::cap::CapTable;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
-use rtad_core::device::KeyDigest;
 use rtad_core::period::PeriodUnit;
 use rtad_core::snapshot::Overlay;
 use rtad_http::json::json_of;
@@ -166,9 +165,6 @@ struct SnapshotStatus<'a> {
     /// Bits of each key's value; absent if keys have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     value_bits: Option<u32>,
-    /// The hash of its ids; absent if it is md5.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_digest: Option<KeyDigest>,
     target_fpr: f64,
     expected_fpr: f64,
     /// Keys in second tiers and in lists of a ribbon filter.
@@ -234,7 +230,6 @@ pub async fn status(State(app): State<Arc<AdminApp>>) -> Response {
                 size_bytes: manifest.size_bytes(),
                 filter: manifest.filter().kind().as_str(),
                 value_bits: Some(manifest.filter().value_bits()).filter(|bits| *bits > 0),
-                key_digest: Some(manifest.key_digest()).filter(|it| *it != KeyDigest::Md5),
                 target_fpr: manifest.target_fpr(),
                 expected_fpr: manifest.expected_fpr(),
                 diverted_keys,

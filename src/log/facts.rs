@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use crate::platform::DeviceKeys;
-use rtad_core::device::IdKind;
+use rtad_core::device::{DeviceKey, IdKind};
 use rtad_log::record::{UnnamedDevice, UnnamedFacts};
 use rtad_log::row::{AskedIds, AudienceFacts, DecisionFacts, ExperimentFacts};
 use rtad_log::{
@@ -189,7 +188,7 @@ fn of_decision<'f>(
     }
 }
 
-fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f> {
+fn of_audience<'f>(audience: &'f Audience, keys: &[DeviceKey]) -> AudienceFact<'f> {
     let member = match audience.membership(keys) {
         Membership::Member => InAudience::Yes,
         Membership::NotMember => InAudience::No,
@@ -214,8 +213,8 @@ fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f
 /// State of the strategy's cap for the device. If the strategy refused the device for another
 /// reason, the cap is read again without counting.
 fn cap(decided: &Decided<'_, '_>, index: usize, decision: Decision) -> Option<CapState> {
-    let counted = decided.keys.keys().counted();
-    let verdict = decided.catalog.caps().verdict(index, counted, decided.at)?;
+    let keys = decided.keys.keys();
+    let verdict = decided.catalog.caps().verdict(index, keys, decided.at)?;
     if decision.is_bid() {
         return Some(CapState::Admitted);
     }

@@ -90,11 +90,8 @@ pub struct Experiment {
 pub struct Units(ArrayVec<(IdKind, DeviceKey), { IdKind::ALL.len() }>);
 
 impl Units {
-    /// Adds an id, unless there is one of its kind. A unit is an md5: a SHA-1 is none.
+    /// Adds an id, unless there is one of its kind.
     pub fn add(&mut self, field: IdField, key: DeviceKey) {
-        if field.kind() == IdKind::Sha1 {
-            return;
-        }
         let kind = field.id_kind();
         if self.0.iter().all(|(known, _)| *known != kind) {
             self.0.push((kind, key));

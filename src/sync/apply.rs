@@ -237,13 +237,9 @@ impl Syncer {
             overlay,
         });
         let held = self.served(name);
-        // A mixed snapshot looks up keys of one hash.
-        let can_roll =
-            |held: &Snapshot| self.rolls() && held.manifest().key_digest() == manifest.key_digest();
-        let rolls = held.as_deref().is_some_and(can_roll);
         let load = async {
             match held {
-                Some(held) if rolls => self.roll(name, held, manifest, manifest_file).await,
+                Some(held) if self.rolls() => self.roll(name, held, manifest, manifest_file).await,
                 held => {
                     self.loader()
                         .load(held.as_deref(), manifest, manifest_file)

@@ -9,7 +9,7 @@ mod rot;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rtad_core::device::{DeviceKey, KeyDigest};
+use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::Snapshot;
 
@@ -184,25 +184,4 @@ fn generations_with_other_chunks_and_filters_replace_each_other() {
         .map(|source| server.metric(&format!("rtad_chunks_read_total{{source=\"{source}\"}}")));
     let first = site.snapshot(1).chunks().len() as u64;
     assert_eq!(store, cache + first);
-}
-
-/// A mixed snapshot would look up keys of one hash in filters of the other.
-#[test]
-fn generation_of_another_hash_is_swapped_whole() {
-    let site = Site::new();
-    let mut server = site.start();
-    let members = keys(9, 4000, |shard| shard);
-    let cached = "rtad_chunks_read_total{source=\"cache\"}";
-    assert_eq!(server.metric(cached), 0);
-    let spec = Spec {
-        key_digest: KeyDigest::Sha1,
-        ..Spec::small()
-    };
-    let generation = site.depot.publish(AUDIENCE, &members, &spec);
-    wait_until("the next", || server.generation(AUDIENCE) == generation);
-    // A roll writes each chunk to the cache, and reads it from there.
-    assert_eq!(server.metric(cached), 0);
-    let snapshot = server.snapshot(AUDIENCE).unwrap();
-    assert!(members.iter().all(|key| snapshot.contains(key)));
-    assert_eq!(snapshot.manifest().key_digest(), KeyDigest::Sha1);
 }

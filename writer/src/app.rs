@@ -184,7 +184,6 @@ mod tests {
             op: Op::Add,
             keys,
             values: Vec::new(),
-            digest: None,
         }
     }
 

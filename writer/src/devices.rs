@@ -10,7 +10,7 @@ use rtad_http::json::{Text, json_of, parse_object};
 use rtad_http::query::{parameter, refuse_kind};
 use serde::{Deserialize, Serialize};
 
-use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
 use super::audience::{WriteRequest, Written};
@@ -128,7 +128,6 @@ fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiErro
         op,
         keys,
         values: Vec::new(),
-        digest: None,
     };
     Ok(Parsed {
         request,
@@ -167,22 +166,13 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
         check_values(op, values, count)?;
     }
     let (mut keys, mut results) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let digest = KeyDigest::of_ids(kind);
-    maker.keys_of_many(digest, kind, texts, &mut keys, |result| {
-        results.push(result)
-    });
+    maker.keys_of_many(kind, texts, &mut keys, |result| results.push(result));
     let is_usable = |(index, _): &(usize, _)| results.get(*index).is_some_and(Result::is_ok);
     let values = values.into_iter().flatten().enumerate().filter(is_usable);
     let values = values.map(|(_, value)| value).collect();
     let rejected = rejected(results);
-    let request = WriteRequest {
-        op,
-        keys,
-        values,
-        digest: Some(digest),
-    };
     Ok(Parsed {
-        request,
+        request: WriteRequest { op, keys, values },
         ids: count,
         rejected,
     })

@@ -4,7 +4,7 @@ use axum::http::header::{ACCEPT_ENCODING, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use rtad_core::device::{IdKind, KeyDigest};
+use rtad_core::device::IdKind;
 use rtad_core::snapshot::State;
 use rtad_http::body::BodyError;
 use rtad_http::json::NotJson;
@@ -52,8 +52,6 @@ pub enum ApiError {
     RequestKeyReused,
     /// Values for an audience whose generation has none.
     NoValues,
-    /// Ids of another hash than those of the audience.
-    OtherDigest(KeyDigest),
     /// The audience follows a window.
     Owned,
     /// An event of the request found no room in the window.
@@ -132,7 +130,6 @@ impl ApiError {
             ),
             Self::Owned => (StatusCode::CONFLICT, "owned", "Audience follows a window"),
             Self::NoValues => (StatusCode::CONFLICT, "no_values", "Audience without values"),
-            Self::OtherDigest(_) => (StatusCode::CONFLICT, "other_digest", "Ids of another hash"),
             Self::WindowFull | Self::BackendFull => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "window_full",
@@ -207,11 +204,8 @@ impl ApiError {
                     .to_owned()
             }
             Self::UnknownWindowKind => {
-                let kinds = IdKind::ALL
-                    .into_iter()
-                    .filter(|kind| KeyDigest::Md5.accepts(*kind));
-                let kinds: Vec<_> = kinds.map(IdKind::as_str).collect();
-                format!("accepted: {}, text", kinds.join(", "))
+                let kinds = IdKind::ALL.map(IdKind::as_str).join(", ");
+                format!("accepted: {kinds}, text")
             }
             Self::RequestKeyReused => {
                 "the Idempotency-Key was used for a request with another body within the window's \
@@ -225,15 +219,6 @@ impl ApiError {
             }
             Self::NoValues => {
                 "nothing was changed; values need a generation of `rtad-loader build --value`"
-                    .to_owned()
-            }
-            Self::OtherDigest(KeyDigest::Md5) => {
-                "nothing was changed; the audience has the md5 of ids; accepted: ids of another \
-                 kind than sha1"
-                    .to_owned()
-            }
-            Self::OtherDigest(KeyDigest::Sha1) => {
-                "nothing was changed; the audience has the SHA-1 of ids; accepted: kind sha1"
                     .to_owned()
             }
             Self::WindowFull => {
@@ -425,7 +410,6 @@ mod tests {
             ApiError::UnknownWindowKind,
             ApiError::RequestKeyReused,
             ApiError::NoValues,
-            ApiError::OtherDigest(KeyDigest::Sha1),
             ApiError::Owned,
             ApiError::WindowFull,
             ApiError::BackendFull,

@@ -14,7 +14,7 @@ use rtad_http::json::{Text, json_of, parse_object};
 use rtad_http::query::{parameter, refuse_kind};
 use serde::{Deserialize, Serialize};
 
-use rtad_core::device::{DeviceKey, KeyDigest, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_window::{Key, Observed, RequestKey, Seen};
 
 use super::app::App;
@@ -161,15 +161,9 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
             }
         }
     } else {
-        let kind = kind
-            .parse()
-            .ok()
-            .filter(|kind| KeyDigest::Md5.accepts(*kind));
-        let kind = kind.ok_or(ApiError::UnknownWindowKind)?;
+        let kind: IdKind = kind.parse().map_err(|_| ApiError::UnknownWindowKind)?;
         let mut made = Vec::with_capacity(count);
-        maker.keys_of_many(KeyDigest::Md5, kind, texts, &mut made, |result| {
-            usable.push(result.is_ok())
-        });
+        maker.keys_of_many(kind, texts, &mut made, |result| usable.push(result.is_ok()));
         keys.extend(made.iter().map(|key| *key.as_bytes()));
     }
     Ok(Batch {

@@ -1,9 +1,8 @@
 //! Device ids and the 16-byte key that each becomes.
 //!
 //! A platform names a device by many ids (IDFA, IMEI, OAID, …), raw or hashed, in several
-//! spellings. Each id becomes one [`DeviceKey`]: the md5 of its canonical form, or its SHA-1 for
-//! audiences of SHA-1 ids. The loader and the service must agree on that form to the byte, so both
-//! use this module.
+//! spellings. Each id becomes one [`DeviceKey`]: the md5 of its canonical form. The loader and the
+//! service must agree on that form to the byte, so both use this module.
 //!
 //! Ids are personal data even when hashed: nothing in this module prints one, and `Debug` of a key
 //! hides it.
@@ -20,7 +19,7 @@ mod md5_lanes;
 
 pub use blank::{BlankIds, is_macro};
 pub use field::IdField;
-pub use key::{DeviceKey, KeyDigest, SHARDS};
+pub use key::{DeviceKey, SHARDS};
 pub use key_batch::KeyBatch;
 pub use key_maker::{KeyMaker, Unusable, trim};
 pub use kind::{Case, IdKind, ParseCaseError, ParseKindError};

@@ -5,8 +5,6 @@
 
 use std::fmt::Write as _;
 
-use sha1::{Digest as _, Sha1};
-
 use crate::device::{DeviceKey, IdKind};
 
 /// A generator of ids of one kind.
@@ -24,7 +22,7 @@ const fn mix(z: u64) -> u64 {
 }
 
 impl Synth {
-    /// Ids of `kind` from `seed`. Kinds md5 and sha1 give the hashes of the IDFAs of the same seed.
+    /// Ids of `kind` from `seed`. Kind md5 gives the md5s of the IDFAs of the same seed.
     pub const fn new(kind: IdKind, seed: u64) -> Self {
         Self {
             kind,
@@ -45,11 +43,6 @@ impl Synth {
                 const_hex::encode_to_slice(key.as_bytes(), &mut hex)
                     .expect("32 digits for 16 bytes");
                 push_ascii(&hex, id);
-                Ok(())
-            }
-            IdKind::Sha1 => {
-                let sha1: [u8; 20] = Sha1::digest(upper(uuid(first, second))).into();
-                push_ascii(const_hex::encode(sha1).as_bytes(), id);
                 Ok(())
             }
             IdKind::Idfa => {
@@ -159,7 +152,7 @@ mod tests {
             for index in 0..50_000 {
                 let id = synth.id(index);
                 let key = keys.key(kind, id.as_bytes()).unwrap();
-                if !kind.is_hash() {
+                if kind != IdKind::Md5 {
                     assert_eq!(
                         key,
                         DeviceKey::of_canonical(id.as_bytes()),
@@ -196,14 +189,6 @@ mod tests {
             Synth::new(IdKind::Idfa, 1).id(0)
         );
         let idfa = Synth::new(IdKind::Idfa, 3).id(9);
-        // That of `printf FE699F7E-9D6D-445D-8486-7F19C69C37BC | sha1sum`.
-        let sha1 = Synth::new(IdKind::Sha1, 3).id(9);
-        assert_eq!(sha1, "ef2dcbcb48382281c7b906b0443b25b136cd69c7");
-        let of_sha1 = KeyMaker::sha1_key(IdKind::Idfa, idfa.as_bytes());
-        assert_eq!(
-            KeyMaker::default().key(IdKind::Sha1, sha1.as_bytes()).ok(),
-            of_sha1
-        );
         let md5 = Synth::new(IdKind::Md5, 3).id(9);
         assert_eq!(
             md5,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use minisign::{KeyPair, SecretKey};
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::device::{DeviceKey, KeyDigest};
+use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current, Folded,
@@ -169,8 +169,6 @@ pub struct Spec {
     pub expires_unix_seconds: Option<u64>,
     /// Whether it follows a window of events.
     pub is_from_window: bool,
-    /// The hash that made its keys.
-    pub key_digest: KeyDigest,
 }
 
 impl Spec {
@@ -183,7 +181,6 @@ impl Spec {
             created_unix_seconds: now_unix_seconds(),
             expires_unix_seconds: None,
             is_from_window: false,
-            key_digest: KeyDigest::Md5,
         }
     }
 
@@ -192,9 +189,7 @@ impl Spec {
             tool: "test".to_owned(),
             ..BuildReport::default()
         };
-        let manifest = chunks
-            .finish(name(audience), generation, self.created_unix_seconds, build)
-            .with_key_digest(self.key_digest);
+        let manifest = chunks.finish(name(audience), generation, self.created_unix_seconds, build);
         let manifest = if self.is_from_window {
             manifest.from_window()
         } else {

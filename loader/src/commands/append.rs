@@ -125,8 +125,6 @@ fn run(
     runtime.block_on(store.check_unsigned_write(&args.target.audience))?;
     let mut writer =
         runtime.block_on(AppendWriter::open(&store, &args.target.audience, operation))?;
-    let digest = input.key_digest;
-    runtime.block_on(writer.check_digest(store.store(), &args.target.audience, digest))?;
     let adds = matches!(operation, Operation::Add | Operation::Restore);
     if adds {
         let audience = &args.target.audience;

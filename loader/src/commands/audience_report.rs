@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::lineage_args::rfc3339;
 
-use rtad_core::device::KeyDigest;
 use rtad_core::snapshot::{DeltaReport, FillRatio, Manifest};
 
 /// Kind and figures of a generation's filters.
@@ -17,9 +16,6 @@ pub struct FilterReport {
     /// Bits of each key's value; absent if keys have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) value_bits: Option<u32>,
-    /// The hash of the ids; absent if it is md5.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) key_digest: Option<KeyDigest>,
     pub(super) target_fpr: f64,
     pub(super) expected_fpr: f64,
     /// The fill of Bloom filters.
@@ -40,7 +36,6 @@ impl FilterReport {
             hashes: spec.hashes(),
             millibits_per_key: spec.millibits_per_key(),
             value_bits: (spec.value_bits() > 0).then_some(spec.value_bits()),
-            key_digest: Some(manifest.key_digest()).filter(|it| *it != KeyDigest::Md5),
             target_fpr: manifest.target_fpr(),
             expected_fpr: manifest.expected_fpr(),
             fill_ratio: manifest.fill_ratio(),

@@ -151,7 +151,6 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
         audience: &args.target.audience,
         filter: *filter,
         target_fpr: args.fpr,
-        digest: build.input.key_digest,
         budget: *budget,
         counts,
         merged,
@@ -251,14 +250,7 @@ impl Prepared {
         if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
-        let digest = input.key_digest;
-        let gate = Gate::open(
-            &args.gate,
-            (&filter, args.fpr),
-            digest,
-            writer.store(),
-            &base,
-        );
+        let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
         let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
         let live = runtime.block_on(live).map_err(GateError::OverlapUnknown)?;

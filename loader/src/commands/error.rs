@@ -4,9 +4,8 @@ use indicatif::HumanCount;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_core::device::KeyDigest;
 use rtad_core::filter::SizingError;
-use rtad_core::snapshot::{AudienceName, Manifest};
+use rtad_core::snapshot::AudienceName;
 
 /// An error that several commands have.
 #[derive(Debug, thiserror::Error)]
@@ -49,40 +48,5 @@ impl CommandFailure for CommonError {
             Self::NotPublished { .. } => ExitStatus::Store,
             Self::Expired { .. } => ExitStatus::VerificationFailed,
         }
-    }
-}
-
-/// Ids of another hash than those of the audience.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "audience {audience}: generation {generation} has keys of {live}, and the ids are of {given}: \
-     they never match; accepted: another audience, or ids of the same hash (--id-kind sha1 for \
-     SHA-1)"
-)]
-pub struct OtherDigest {
-    audience: AudienceName,
-    generation: u64,
-    live: &'static str,
-    given: &'static str,
-}
-
-impl OtherDigest {
-    /// Refuses keys of `digest` over a generation of another one.
-    pub fn check(live: &Manifest, digest: KeyDigest) -> Result<(), Self> {
-        if live.key_digest() == digest {
-            return Ok(());
-        }
-        Err(Self {
-            audience: live.audience().clone(),
-            generation: live.generation(),
-            live: live.key_digest().as_str(),
-            given: digest.as_str(),
-        })
-    }
-}
-
-impl CommandFailure for OtherDigest {
-    fn exit(&self) -> ExitStatus {
-        ExitStatus::BadInput
     }
 }

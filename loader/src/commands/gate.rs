@@ -13,13 +13,12 @@ use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_core::device::{KeyDigest, SHARDS};
+use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, FilterCheck, Manifest};
 use rtad_store::write::{Base, StoreWriter};
 use rtad_store::{Store, StoreError};
 
-use super::error::OtherDigest;
 use super::overlap::Overlap;
 use super::value_parsers::parse_ratio;
 use super::verify::{MAX_EXCESS, MIN_POSITIVES, wilson};
@@ -142,8 +141,6 @@ published; the keys may not be md5s"
 published; the keys may not be md5s"
     )]
     Fill { found: f64, max: f64 },
-    #[error(transparent)]
-    OtherDigest(#[from] OtherDigest),
     #[error(
         "check of the built filters: {missing} of {checked} members are missing; nothing was \
 published; the memory of this machine may be faulty: build again, on another one if it repeats"
@@ -185,8 +182,8 @@ impl Gate {
     /// Reads the live generation. A first publish, or the first after a deletion, is not compared.
     pub async fn open(
         args: &GateArgs,
-        (filter, fpr): (&FilterSpec, f64),
-        digest: KeyDigest,
+        filter: &FilterSpec,
+        fpr: f64,
         store: &Store,
         base: &Base,
     ) -> Result<Self, GateError> {
@@ -208,7 +205,6 @@ impl Gate {
         let generation = current.generation;
         match store.manifest(base.audience(), current).await {
             Ok(live) => {
-                OtherDigest::check(&live, digest)?;
                 gate.live_generation = Some(generation);
                 gate.live_keys = Some(live.keys());
                 gate.live_added = current.deltas.iter().map(|delta| delta.added).sum();

@@ -62,7 +62,7 @@ impl FromStr for ColumnArg {
 #[derive(Debug, Args)]
 pub struct InputArgs {
     /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid; several for ids
-    /// that their form tells apart: idfa,imei,oaid; or sha1 alone, for an audience of SHA-1
+    /// that their form tells apart: idfa,imei,oaid
     #[arg(long, value_name = "KIND[,KIND]", default_value = "md5")]
     id_kind: Kinds,
     /// Format of the inputs
@@ -108,11 +108,6 @@ pub enum InputArgsError {
     ValueOfLines,
     #[error("--value does not go with --case all: an id with several keys would have several")]
     ValueOfCases,
-    #[error(
-        "columns of kind sha1 and of others: an audience has the md5 of ids, or their SHA-1; build \
-         two audiences"
-    )]
-    Sha1BesideOthers,
 }
 
 impl CommandFailure for InputArgsError {
@@ -138,12 +133,12 @@ impl InputArgs {
     /// Resolves the flags and `inputs`.
     pub fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
         if let Some(batches) = &self.batches {
-            return self.input_of(
+            return Ok(self.input_of(
                 vec![Source::Batches(batches.clone())],
                 Layout::Batches {
                     columns: self.columns_of_batches(batches.header())?,
                 },
-            );
+            ));
         }
         let layout = match self.format {
             Format::Lines if !self.columns.is_empty() => {
@@ -166,23 +161,18 @@ impl InputArgs {
                 columns: self.columns("parquet")?,
             },
         };
-        self.input_of(expand(inputs)?, layout)
+        Ok(self.input_of(expand(inputs)?, layout))
     }
 
-    fn input_of(&self, sources: Vec<Source>, layout: Layout) -> Result<Input, CommandError> {
+    fn input_of(&self, sources: Vec<Source>, layout: Layout) -> Input {
         let keys = KeyMaker::with_extra_blanks(&self.blanks);
-        let key_digest = layout
-            .key_digest()
-            .ok_or(InputArgsError::Sha1BesideOthers)?;
-        let case = self.case;
-        Ok(Input {
+        Input {
             sources,
             layout,
             value: None,
-            key_digest,
-            case,
+            case: self.case,
             keys,
-        })
+        }
     }
 
     /// The same with a column of values.

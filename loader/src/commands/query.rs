@@ -12,10 +12,9 @@ use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit;
-use rtad_core::device::{DeviceKey, KeyDigest, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
 
 use super::context::{Output, Target, default_threads, runtime};
-use super::error::OtherDigest;
 use crate::input::{Counts, Kinds, Source, each_line};
 use crate::live_filters::{LiveFilters, chunks_of};
 
@@ -26,10 +25,9 @@ pub struct QueryArgs {
     #[command(flatten)]
     target: Target,
     /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid; several as in
-    /// `rtad-loader build`; sha1 for an audience of SHA-1, which also takes ids that are not hashed
-    /// [default: the hash of the audience]
-    #[arg(long, value_name = "KIND[,KIND]")]
-    id_kind: Option<Kinds>,
+    /// `rtad-loader build`
+    #[arg(long, value_name = "KIND[,KIND]", default_value = "md5")]
+    id_kind: Kinds,
     /// Query this generation, without deltas, instead of the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
@@ -59,24 +57,11 @@ struct LineAnswer {
 }
 
 pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
-    let (runtime, store) = (runtime()?, args.target.open()?);
-    let live = args.target.manifest_and_overlay(&store, args.generation);
-    let (manifest, overlay) = runtime.block_on(live)?;
-    let digest = manifest.key_digest();
-    let kinds = args.id_kind.unwrap_or_else(|| digest.kind().into());
-    if !digest.accepts(kinds.first()) {
-        let found = if digest == KeyDigest::Md5 {
-            KeyDigest::Sha1
-        } else {
-            KeyDigest::Md5
-        };
-        OtherDigest::check(&manifest, found)?;
-    }
     let key_maker = KeyMaker::default();
     let mut counts = Counts::default();
     let mut key = |id: &[u8]| {
-        let kind = kinds.of(id);
-        let key = key_maker.key_in(digest, kind, id);
+        let kind = args.id_kind.of(id);
+        let key = key_maker.key(kind, id);
         if key.is_ok() {
             counts.accept(kind, None, id);
         }
@@ -92,7 +77,12 @@ pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
         false => keys.extend(args.ids.iter().map(|id| key(id.as_bytes()))),
     }
     warn_of_lookalikes(&counts);
-    let report = runtime.block_on(async {
+    let store = args.target.open()?;
+    let report = runtime()?.block_on(async {
+        let (manifest, overlay) = args
+            .target
+            .manifest_and_overlay(&store, args.generation)
+            .await?;
         let is_open = |key: &DeviceKey| overlay.membership(key).is_none();
         let open: Vec<_> = keys
             .iter()

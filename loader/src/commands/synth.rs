@@ -19,7 +19,7 @@ pub struct SynthArgs {
     /// Number of ids
     #[arg(long, value_name = "N")]
     count: u64,
-    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, sha1
+    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
     #[arg(long, value_name = "KIND", default_value = "md5")]
     id_kind: IdKind,
     /// Seed of the generator

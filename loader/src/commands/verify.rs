@@ -16,12 +16,12 @@ use clap::Args;
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::{DeviceKey, KeyDigest};
+use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
 use rtad_store::{Store, StoreError};
 
 use super::context::{Output, Target, TargetError, runtime};
-use super::error::{CommonError, OtherDigest};
+use super::error::CommonError;
 use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectLimit;
@@ -29,7 +29,7 @@ use super::value_parsers::parse_output_file;
 use crate::input::{self, KeySink, PrivateFile};
 use crate::keys::hex;
 use crate::progress::Progress;
-use error::{MissingOfSha1, VerifyError};
+use error::VerifyError;
 pub use fill::FilterSurvey;
 use probe::MeasuredFpr;
 pub use probe::wilson;
@@ -58,7 +58,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "INPUT", num_args = 1..)]
     against: Vec<OsString>,
     /// Write the md5s of ids that are not members to FILE, one per line, as `append --id-kind md5`
-    /// reads them; readable by its owner only. Not in an audience of SHA-1, whose keys are cut
+    /// reads them; readable by its owner only
     #[arg(long, value_name = "FILE", requires = "against", value_parser = parse_output_file)]
     missing: Option<PathBuf>,
     #[command(flatten)]
@@ -111,8 +111,7 @@ pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
     let threads = args.input.threads();
     let progress = output.progress();
     progress.phase("reading chunks");
-    let digest = against.as_ref().map(|input| input.key_digest);
-    let snapshot = runtime()?.block_on(load(&args, &store, digest, threads, &progress))?;
+    let snapshot = runtime()?.block_on(load(&args, &store, threads, &progress))?;
     let manifest = snapshot.manifest();
 
     let against = match against {
@@ -176,12 +175,11 @@ pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
     output.facts(&headline, &report)
 }
 
-/// Reads all files of the generation, unless its keys are of another hash than `digest`. A damaged
-/// file is a failed verification; a store error is not.
+/// Reads all files of the generation. A damaged file is a failed verification; a store error is
+/// not.
 async fn load(
     args: &VerifyArgs,
     store: &Store,
-    digest: Option<KeyDigest>,
     threads: usize,
     progress: &Progress,
 ) -> Result<Snapshot, CommandError> {
@@ -201,10 +199,6 @@ async fn load(
         TargetError::Store(error) => fault(error),
         error => error.into(),
     })?;
-    digest.map_or(Ok(()), |digest| OtherDigest::check(&manifest, digest))?;
-    if args.missing.is_some() && manifest.key_digest() == KeyDigest::Sha1 {
-        return Err(MissingOfSha1.into());
-    }
     progress.expect(manifest.chunks().len() as u64);
     let mut survey = FilterSurvey::default();
     let mut chunks = HashMap::new();

@@ -25,8 +25,6 @@ pub enum KindsError {
          {by}, or keep the two in inputs or columns of their own"
     )]
     Ambiguous { kind: IdKind, by: IdKind },
-    #[error("kind sha1 stands alone: an audience has the md5 of ids, or their SHA-1")]
-    Sha1WithOthers,
 }
 
 impl From<IdKind> for Kinds {
@@ -42,9 +40,6 @@ impl FromStr for Kinds {
     fn from_str(text: &str) -> Result<Self, KindsError> {
         let kinds = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
         let kinds = Self(kinds);
-        if kinds.0.len() > 1 && kinds.0.contains(&IdKind::Sha1) {
-            return Err(KindsError::Sha1WithOthers);
-        }
         for kind in &kinds.0 {
             let ids = (0..SAMPLE_IDS).map(|index| Synth::new(*kind, 0).id(index));
             let others: Vec<_> = ids
@@ -143,10 +138,6 @@ mod tests {
             let error = text.parse::<Kinds>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("ids of kind {kind} would be read as {by}")));
         }
-        assert!(matches!(
-            "idfa,sha1".parse::<Kinds>(),
-            Err(KindsError::Sha1WithOthers)
-        ));
         for unknown in ["", "md5,", "imei,imsi", "md5|oaid"] {
             assert!(
                 matches!(unknown.parse::<Kinds>(), Err(KindsError::Unknown(_))),
@@ -155,7 +146,6 @@ mod tests {
         }
         for accepted in [
             "md5",
-            "sha1",
             "md5,oaid",
             "oaid,md5",
             "idfa,gaid",

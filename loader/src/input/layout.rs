@@ -1,6 +1,6 @@
 //! Input layout: the sources of a run, their format and their id columns.
 
-use rtad_core::device::{Case, KeyDigest, KeyMaker};
+use rtad_core::device::{Case, KeyMaker};
 
 use super::kinds::Kinds;
 use super::open::Source;
@@ -49,18 +49,6 @@ impl Layout {
             | Self::Batches { columns } => columns,
         }
     }
-
-    /// The hash of the ids from which keys are made; `None` if SHA-1 ids are beside others.
-    pub fn key_digest(&self) -> Option<KeyDigest> {
-        let of_columns = self.columns().iter().map(|column| &column.kinds);
-        let kinds = match self {
-            Self::Lines { kinds } => vec![kinds],
-            _ => of_columns.collect(),
-        };
-        let mut digests = kinds.iter().map(|kinds| KeyDigest::of_ids(kinds.first()));
-        let first = digests.next()?;
-        digests.all(|digest| digest == first).then_some(first)
-    }
 }
 
 /// Sources and their format.
@@ -70,8 +58,6 @@ pub struct Input {
     pub(crate) layout: Layout,
     /// The column with the value of each row's devices; only with a layout of columns.
     pub(crate) value: Option<Column>,
-    /// That of [`Layout::key_digest`].
-    pub(crate) key_digest: KeyDigest,
     /// Overrides the kinds' canonical case.
     pub(crate) case: Option<Case>,
     pub(crate) keys: KeyMaker,

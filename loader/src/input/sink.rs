@@ -53,9 +53,8 @@ pub struct ColumnCounts {
 
 /// Kinds whose ids are told apart by their shape, the narrowest first. A GAID stands for an OAID
 /// too.
-pub const SHAPES: [IdKind; 7] = [
+pub const SHAPES: [IdKind; 6] = [
     IdKind::Md5,
-    IdKind::Sha1,
     IdKind::Gaid,
     IdKind::Idfa,
     IdKind::Imei,

@@ -375,36 +375,6 @@ fn verify_lists_missing_ids() {
         .succeeds();
 }
 
-/// A key is a cut SHA-1, so `append` of a file of such keys would add devices that nobody has.
-#[test]
-fn verify_refuses_ids_of_another_hash() {
-    let sandbox = published();
-    sandbox.file("sha1", lines(&ids(IdKind::Sha1, 0..500)));
-    sandbox
-        .run("build --store {}/s --audience b --id-kind sha1 --quiet {}/sha1")
-        .succeeds();
-    let of_sha1 = "verify --store {}/s --audience b --probes 1000";
-    for missing in ["", "--missing {}/missing"] {
-        sandbox
-            .run(&format!(
-                "{VERIFY} --id-kind sha1 {missing} --against {{}}/sha1"
-            ))
-            .fails(3, "generation 1 has keys of md5, and the ids are of sha1");
-        sandbox
-            .run(&format!("{of_sha1} {missing} --against {{}}/ids"))
-            .fails(3, "generation 1 has keys of sha1, and the ids are of md5");
-    }
-    sandbox
-        .run(&format!(
-            "{of_sha1} --id-kind sha1 --missing {{}}/missing --against {{}}/sha1"
-        ))
-        .fails(2, "--missing: ");
-    assert!(!sandbox.path().join("missing").exists());
-    sandbox
-        .run(&format!("{of_sha1} --id-kind sha1 --against {{}}/sha1"))
-        .succeeds();
-}
-
 /// Numbers of all reports have separators. Digests, times and chunk sizes have letters or points.
 #[test]
 fn numbers_in_reports_have_separators() {

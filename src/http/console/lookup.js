@@ -4,7 +4,7 @@ import { announce } from "./alerts.js";
 import { byId, el, facts, pill, rows, table } from "./dom.js";
 import { bytes, duration, list, oneIn, t } from "./words.js";
 
-const KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid", "sha1"];
+const KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"];
 const ANY = "any";
 /** A request that is read as that of every platform. */
 const ANY_PLATFORM = "platform";

@@ -175,7 +175,7 @@ fn invalid_bodies_are_explained_without_quoting_ids() {
         .problem(404, "unknown_kind");
     assert_eq!(
         detail,
-        "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, sha1"
+        "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid"
     );
 }
 

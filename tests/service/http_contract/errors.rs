@@ -46,7 +46,7 @@ fn unknown_kind_lists_the_known_ones() {
             .get(&format!("/v1/check/old_users/{ID}?{query}"))
             .problem(404, "unknown_kind");
         assert_eq!(
-            detail, "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, sha1",
+            detail, "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid",
             "{query}"
         );
     }

@@ -113,7 +113,7 @@ fn invalid_explain_requests_are_problems_without_the_id() {
         .problem(404, "unknown_kind");
     assert_eq!(
         detail,
-        "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, sha1"
+        "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid"
     );
     let large = admin
         .post("/v1/explain/tencent", vec![b'0'; 4096])

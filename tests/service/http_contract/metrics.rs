@@ -6,10 +6,9 @@ use crate::fixture::{FixtureServer, NON_MEMBER, OLD_USERS, OLD_VIP, key};
 use testkit::client::metric;
 use testkit::store::hex;
 
-const FIELDS: &str = "md5 idfa imei oaid android_id mac caid gaid openid sha1 \
-                      idfa_md5 imei_md5 oaid_md5 android_id_md5 mac_md5 caid_md5 gaid_md5 \
-                      openid_md5 idfa_sha1 imei_sha1 oaid_sha1 android_id_sha1 mac_sha1 caid_sha1 \
-                      gaid_sha1 openid_sha1";
+const FIELDS: &str = "md5 idfa imei oaid android_id mac caid gaid openid idfa_md5 imei_md5 \
+    oaid_md5 android_id_md5 \
+                      mac_md5 caid_md5 gaid_md5 openid_md5";
 
 /// The values that a label may have; other labels are numbers.
 fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {

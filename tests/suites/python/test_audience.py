@@ -41,22 +41,6 @@ def test_deltas_and_tombstones_decide(rtad, members):
     assert all(alone.contains(members.removed).to_pylist())
 
 
-def test_audiences_of_sha1_are_looked_up_by_raw_ids_too(rtad, tmp_path):
-    store = str(tmp_path / "store")
-    rtad.build(store, "users", synth(1000, "--id-kind", "sha1"), kind="sha1")
-    audience = rtad.Audience.open(store, "users")
-    assert audience.info["key_digest"] == "sha1"
-    asked = synth(2000, "--id-kind", "idfa")
-    assert audience.contains(asked, "idfa").to_pylist() == [
-        answer for answer, _ in queried(store, asked, "--id-kind", "idfa")
-    ]
-    assert sum(audience.contains(asked, "idfa").to_pylist()) in range(1000, 1005)
-    with pytest.raises(ValueError, match="has the sha1 hashes of ids"):
-        audience.contains(synth(1))
-    with pytest.raises(rtad.Error, match="has keys of sha1, and the ids are of md5"):
-        rtad.append(store, "users", synth(1))
-
-
 def test_values_are_those_of_the_build_and_of_appends(rtad, tmp_path):
     ids, store = synth(200), tmp_path / "store"
     rows = [f"{one},{index % 16}" for index, one in enumerate(ids)]

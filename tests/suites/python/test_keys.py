@@ -13,7 +13,7 @@ import pytest
 
 from suites.testkit.programs import LOADER, synth
 
-KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid", "sha1"]
+KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"]
 # Spellings that are trimmed, blank or malformed for most kinds.
 ODD = ["", " ", "0", "null", "NULL", "None", "__IMEI__", "two words", "\u3000", "\u00e9", "-1"]
 ODD += ["\t", "868049039501257 ", "\ufeff868049039501257", "9774d56d682e549c", "02:00:00:00:00:00"]

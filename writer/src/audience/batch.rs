@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rtad_core::device::{DeviceKey, KeyDigest};
+use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Delta, Snapshot};
 use rtad_store::write::Change;
 
@@ -17,8 +17,6 @@ pub struct WriteRequest {
     pub(crate) keys: Vec<DeviceKey>,
     /// Those of the keys, of operations that add; empty if none has one.
     pub(crate) values: Vec<Option<u8>>,
-    /// Hash of the ids that the keys were made from; `None` if the request has the keys themselves.
-    pub(crate) digest: Option<KeyDigest>,
 }
 
 /// Answer to one request.
@@ -56,10 +54,7 @@ pub fn coalesce<'a>(
     let mut buried: HashSet<DeviceKey> = HashSet::new();
     let is_entombed =
         |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
-    for WriteRequest {
-        op, keys, values, ..
-    } in requests
-    {
+    for WriteRequest { op, keys, values } in requests {
         let clashes = |key: &DeviceKey| match op.is_about_tombstones() {
             true => added.contains_key(key),
             false => buried.contains(key),
@@ -128,7 +123,6 @@ mod tests {
                 .map(|number| DeviceKey::of_canonical(&[*number]))
                 .collect(),
             values: Vec::new(),
-            digest: None,
         }
     }
 

@@ -96,7 +96,6 @@ impl Session {
         let deleted = self.store.delete(&self.audience).await;
         // Also after an error: the audience may be deleted but still have files.
         self.ledger = None;
-        self.digest = None;
         match deleted {
             Ok(deletion) => Ok(deletion.sequence),
             Err(StoreError::NotFound { .. }) => Err(ApiError::UnknownAudience),

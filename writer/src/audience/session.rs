@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rtad_core::device::KeyDigest;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Digest, State};
 use rtad_store::StoreError;
@@ -11,23 +10,13 @@ use rtad_store::write::{Ledger, StoreWriter};
 use crate::error::ApiError;
 use crate::telemetry::Telemetry;
 
-/// Facts of a generation that its writes must match.
-#[derive(Debug, Clone, Copy)]
-pub struct GenerationFacts {
-    /// Whether devices have values.
-    pub(super) has_values: bool,
-    pub(super) digest: KeyDigest,
-}
-
 pub struct Session {
     pub(super) store: StoreWriter,
     pub(super) audience: AudienceName,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) ledger: Option<Ledger>,
-    /// Manifest of the generation last asked about, and its facts.
-    facts: Option<(Digest, GenerationFacts)>,
-    /// Hash of the ids of all generations, once a manifest has said so.
-    pub(super) digest: Option<KeyDigest>,
+    /// Manifest of the generation last asked about, and whether that has values.
+    values: Option<(Digest, bool)>,
     /// Manifest of the generation with values that a warning was logged for.
     warned: Option<Digest>,
 }
@@ -38,15 +27,13 @@ impl Session {
         audience: AudienceName,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        let (ledger, facts, digest, warned) = (None, None, None, None);
         Self {
             store,
             audience,
             telemetry,
-            ledger,
-            facts,
-            digest,
-            warned,
+            ledger: None,
+            values: None,
+            warned: None,
         }
     }
 
@@ -85,32 +72,18 @@ impl Session {
             .is_some_and(|ledger| ledger.current().state == State::Live)
     }
 
-    /// The facts of the generation. Reads its manifest once.
-    pub async fn facts(&mut self, current: &Current) -> Result<GenerationFacts, StoreError> {
-        if let Some((_, facts)) = self
-            .facts
+    /// Whether devices of the generation have values. Reads its manifest once.
+    pub async fn has_values(&mut self, current: &Current) -> Result<bool, StoreError> {
+        if let Some((_, has_values)) = self
+            .values
             .filter(|(manifest, _)| *manifest == current.manifest_sha256)
         {
-            return Ok(facts);
+            return Ok(has_values);
         }
         let manifest = self.store.store().manifest(&self.audience, current).await?;
         let has_values = manifest.filter().value_bits() > 0;
-        let facts = GenerationFacts {
-            has_values,
-            digest: manifest.key_digest(),
-        };
-        self.facts = Some((current.manifest_sha256, facts));
-        self.digest = Some(facts.digest);
-        Ok(facts)
-    }
-
-    /// The hash of the audience's ids, which no build changes: that of an earlier generation, if
-    /// the manifest is unreadable.
-    pub async fn digest(&mut self, current: &Current) -> Result<KeyDigest, StoreError> {
-        let facts = self.facts(current).await;
-        facts
-            .map(|facts| facts.digest)
-            .or_else(|error| self.digest.ok_or(error))
+        self.values = Some((current.manifest_sha256, has_values));
+        Ok(has_values)
     }
 
     /// Logs once per generation that devices lost their values.

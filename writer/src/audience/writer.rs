@@ -234,13 +234,7 @@ impl Writer {
         let ledger = self.session.ledger.as_mut().expect("it was just opened");
         match ledger.current().state {
             State::Live => Ok(ledger),
-            state => {
-                if state == State::Deleted {
-                    // A later audience of the name may have another hash.
-                    self.session.digest = None;
-                }
-                Err(ApiError::not_live(state))
-            }
+            state => Err(ApiError::not_live(state)),
         }
     }
 
@@ -261,7 +255,6 @@ impl Writer {
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
     ) -> Result<(), StoreError> {
-        self.refuse_other_digests(ledger, batch).await?;
         let has_values = self.has_values(ledger, batch).await?;
         let needs_members = |write: &Write| write.request.op == Op::AddIfAbsent;
         let mut members = None;
@@ -321,25 +314,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Refuses requests with ids of another hash than those of the audience, which it has for good.
-    /// An unknown hash is an error: the requests could have no effect.
-    async fn refuse_other_digests(
-        &mut self,
-        ledger: &Ledger,
-        batch: &mut Vec<Write>,
-    ) -> Result<(), StoreError> {
-        if batch.iter().all(|write| write.request.digest.is_none()) {
-            return Ok(());
-        }
-        let digest = self.session.digest(ledger.current()).await?;
-        let is_other = |write: &mut Write| write.request.digest.is_some_and(|it| it != digest);
-        Self::refuse(
-            batch.extract_if(.., is_other).collect(),
-            &ApiError::OtherDigest(digest),
-        );
-        Ok(())
-    }
-
     /// Whether the generation has values that additions of the batch replace. Refuses requests with
     /// values if it has none.
     async fn has_values(
@@ -350,14 +324,14 @@ impl Writer {
         if !batch.iter().any(|write| write.request.op.adds()) {
             return Ok(false);
         }
-        let mut has_values = self.session.facts(ledger.current()).await?.has_values;
+        let mut has_values = self.session.has_values(ledger.current()).await?;
         let is_valued = |write: &mut Write| !write.request.values.is_empty();
         if has_values || !batch.iter_mut().any(is_valued) {
             return Ok(has_values);
         }
         // A build may have published values since.
         if ledger.refresh().await? {
-            has_values = self.session.facts(ledger.current()).await?.has_values;
+            has_values = self.session.has_values(ledger.current()).await?;
         }
         if !has_values {
             Self::refuse(

@@ -7,12 +7,12 @@
 //!   values without a letter or digit.
 //! - Hashes have no structure, so the set of blank keys lists the digests of junk found in real
 //!   exports and of macros in use. Each is taken as it is, in lower case, in upper case and
-//!   capitalized (a Python exporter writes `None`). Each spelling is hashed once, and twice with
-//!   md5 because some pipelines hash ids that are hashed already.
+//!   capitalized (a Python exporter writes `None`). Each spelling is hashed once, and twice because
+//!   some pipelines hash ids that are hashed already.
 
 use std::collections::HashSet;
 
-use super::key::{DeviceKey, KeyDigest, SHARDS};
+use super::key::{DeviceKey, SHARDS};
 
 /// Junk that exporters and SDKs write for a missing id.
 const JUNK: &[&str] = &[
@@ -176,12 +176,8 @@ impl BlankIds {
             self.insert(once);
             self.insert(DeviceKey::of_canonical(hex.as_bytes()));
             self.insert(DeviceKey::of_canonical(hex.to_ascii_uppercase().as_bytes()));
-            self.insert(KeyDigest::Sha1.key_of_canonical(spelling.as_bytes()));
             // Junk of 32 hex digits has the shape of an md5.
             if let Some(key) = DeviceKey::from_hex(spelling.as_bytes()) {
-                self.insert(key);
-            }
-            if let Some(key) = DeviceKey::from_sha1_hex(spelling.as_bytes()) {
                 self.insert(key);
             }
         }

@@ -6,9 +6,9 @@ use super::kind::IdKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IdField(u8);
 
-/// Names and kinds of the fields: ten kinds, and the eight of them that are no hashes with their
-/// md5 and their SHA-1 as well. A raw field has the index of its kind.
-const FIELDS: [(&str, IdKind); 26] = [
+/// Names and kinds of the fields: nine kinds, and all but md5 hashed as well. A raw field has the
+/// index of its kind.
+const FIELDS: [(&str, IdKind); 17] = [
     raw(IdKind::Md5),
     raw(IdKind::Idfa),
     raw(IdKind::Imei),
@@ -18,7 +18,6 @@ const FIELDS: [(&str, IdKind); 26] = [
     raw(IdKind::Caid),
     raw(IdKind::Gaid),
     raw(IdKind::Openid),
-    raw(IdKind::Sha1),
     hashed("idfa_md5"),
     hashed("imei_md5"),
     hashed("oaid_md5"),
@@ -27,14 +26,6 @@ const FIELDS: [(&str, IdKind); 26] = [
     hashed("caid_md5"),
     hashed("gaid_md5"),
     hashed("openid_md5"),
-    sha1("idfa_sha1"),
-    sha1("imei_sha1"),
-    sha1("oaid_sha1"),
-    sha1("android_id_sha1"),
-    sha1("mac_sha1"),
-    sha1("caid_sha1"),
-    sha1("gaid_sha1"),
-    sha1("openid_sha1"),
 ];
 
 const fn raw(kind: IdKind) -> (&'static str, IdKind) {
@@ -45,13 +36,9 @@ const fn hashed(name: &'static str) -> (&'static str, IdKind) {
     (name, IdKind::Md5)
 }
 
-const fn sha1(name: &'static str) -> (&'static str, IdKind) {
-    (name, IdKind::Sha1)
-}
-
 impl IdField {
     /// Every field a device may have. A raw field has the name and the index of its kind. A hashed
-    /// field has that name with `_md5` or `_sha1`.
+    /// field has that name with `_md5`.
     pub const ALL: [Self; FIELDS.len()] = {
         let mut all = [Self(0); FIELDS.len()];
         let mut index = 0;
@@ -89,7 +76,7 @@ impl IdField {
         self.0 as usize
     }
 
-    /// The kind that the field's value is read as: md5 or SHA-1 if it is a hash.
+    /// The kind that the field's value is read as: md5 if it is a hash.
     #[inline]
     pub const fn kind(self) -> IdKind {
         FIELDS[self.index()].1
@@ -98,14 +85,12 @@ impl IdField {
     /// The kind of the id, also if the value is its hash.
     #[inline]
     pub const fn id_kind(self) -> IdKind {
-        // The kinds that are no hashes are 1 to 8. The fields of their md5s follow the raw fields
-        // in that order, and then those of their SHA-1s.
-        let (raw, unhashed) = (IdKind::ALL.len(), IdKind::ALL.len() - 2);
-        let index = self.index();
-        IdKind::ALL[if index < raw {
-            index
+        let raw = IdKind::ALL.len();
+        // The hashed fields follow the raw ones in their order, without md5 itself.
+        IdKind::ALL[if self.index() < raw {
+            self.index()
         } else {
-            (index - raw) % unhashed + 1
+            self.index() - raw + 1
         }]
     }
 
@@ -150,17 +135,14 @@ mod tests {
             assert_eq!(IdField::named(kind.as_str()), Some(kind.into()));
         }
         for field in IdField::ALL {
-            let name = field.as_str();
-            let of_kind = name.strip_suffix("_md5").or(name.strip_suffix("_sha1"));
-            assert_eq!(of_kind.unwrap_or(name), field.id_kind().as_str());
+            assert_eq!(
+                field.as_str().trim_end_matches("_md5"),
+                field.id_kind().as_str()
+            );
         }
         assert_eq!(
             IdField::named("imei_md5").map(IdField::kind),
             Some(IdKind::Md5)
-        );
-        assert_eq!(
-            IdField::named("gaid_sha1").map(IdField::kind),
-            Some(IdKind::Sha1)
         );
         assert_eq!(IdField::named("IMEI"), None);
         assert_eq!(Some(HASHED_OAID), IdField::named("oaid_md5"));

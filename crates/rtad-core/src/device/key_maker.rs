@@ -1,7 +1,7 @@
 //! Conversion of device ids to keys: trims, checks the shape, filters blank ids and hashes.
 
 use super::blank::{BlankIds, is_placeholder};
-use super::key::{DeviceKey, KeyDigest};
+use super::key::DeviceKey;
 use super::kind::{Case, IdKind};
 
 /// Reason why an id has no key. Not an error: such ids are counted and skipped.
@@ -56,27 +56,6 @@ impl KeyMaker {
         self.key_in_case(kind, kind.canonical_case(), id)
     }
 
-    /// The key of an id as received, in audiences of a digest. An id that is hashed otherwise is
-    /// malformed.
-    ///
-    /// # Errors
-    ///
-    /// [`Unusable`] if the id is blank or malformed.
-    #[inline]
-    pub fn key_in(
-        &self,
-        digest: KeyDigest,
-        kind: IdKind,
-        id: &[u8],
-    ) -> Result<DeviceKey, Unusable> {
-        let key = self.key(kind, id)?;
-        match digest {
-            KeyDigest::Md5 if kind != IdKind::Sha1 => Ok(key),
-            KeyDigest::Md5 => Err(Unusable::Malformed),
-            KeyDigest::Sha1 => Self::sha1_key(kind, id).ok_or(Unusable::Malformed),
-        }
-    }
-
     /// Rejects a key that was computed elsewhere if it is the key of a blank id.
     ///
     /// # Errors
@@ -103,7 +82,7 @@ impl KeyMaker {
         id: &[u8],
         keys: &mut Vec<DeviceKey>,
     ) -> Result<(), Unusable> {
-        if case != Case::All || kind.is_hash() {
+        if case != Case::All || kind == IdKind::Md5 {
             keys.push(self.key_in_case(kind, case, id)?);
             return Ok(());
         }
@@ -138,29 +117,11 @@ impl KeyMaker {
                 return Form::Known(self.usable(key));
             }
         }
-        if kind == IdKind::Sha1
-            && let Some(key) = DeviceKey::from_sha1_hex(id)
-        {
-            return Form::Known(self.usable(key));
-        }
         if is_placeholder(id) {
             return Form::Known(Err(Unusable::Blank));
         }
         Form::Unhashed {
-            has_shape: !kind.is_hash() && kind.has_shape(id),
-        }
-    }
-
-    /// The key in audiences of SHA-1 of a usable id as received; `None` for the md5 of an id.
-    pub fn sha1_key(kind: IdKind, id: &[u8]) -> Option<DeviceKey> {
-        let id = trim(id);
-        match kind {
-            IdKind::Md5 => None,
-            IdKind::Sha1 => DeviceKey::from_sha1_hex(id),
-            raw => Some(
-                raw.canonical_case()
-                    .apply(id, |id| KeyDigest::Sha1.key_of_canonical(id)),
-            ),
+            has_shape: kind != IdKind::Md5 && kind.has_shape(id),
         }
     }
 

@@ -24,9 +24,6 @@ pub enum IdKind {
     Gaid,
     /// A platform's account id, or anything else: as is.
     Openid,
-    /// Hashed with SHA-1: 40 hex digits of either case. A key of audiences of SHA-1 alone; see
-    /// [`KeyDigest`](super::KeyDigest).
-    Sha1,
 }
 
 /// Longest raw id; longer values are malformed.
@@ -34,7 +31,7 @@ const MAX_ID_BYTES: usize = 128;
 
 impl IdKind {
     /// Every kind, in the order they are documented.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Md5,
         Self::Idfa,
         Self::Imei,
@@ -44,7 +41,6 @@ impl IdKind {
         Self::Caid,
         Self::Gaid,
         Self::Openid,
-        Self::Sha1,
     ];
 
     /// The name used on the command line, in URLs and as a metric label.
@@ -59,7 +55,6 @@ impl IdKind {
             Self::Caid => "caid",
             Self::Gaid => "gaid",
             Self::Openid => "openid",
-            Self::Sha1 => "sha1",
         }
     }
 
@@ -73,7 +68,6 @@ impl IdKind {
             Self::Mac => "12 hex digits, with : or - between pairs or without",
             Self::Oaid | Self::Caid => "up to 128 visible ASCII characters, none of `\"[]{},%`",
             Self::Openid => "up to 128 visible ASCII characters",
-            Self::Sha1 => "40 hex digits",
         }
     }
 
@@ -83,20 +77,10 @@ impl IdKind {
         match self {
             Self::Idfa => Case::Upper,
             Self::Imei | Self::Gaid => Case::Lower,
-            Self::Md5
-            | Self::Oaid
-            | Self::AndroidId
-            | Self::Mac
-            | Self::Caid
-            | Self::Openid
-            | Self::Sha1 => Case::AsIs,
+            Self::Md5 | Self::Oaid | Self::AndroidId | Self::Mac | Self::Caid | Self::Openid => {
+                Case::AsIs
+            }
         }
-    }
-
-    /// Whether ids of this kind are hashed already.
-    #[inline]
-    pub const fn is_hash(self) -> bool {
-        matches!(self, Self::Md5 | Self::Sha1)
     }
 
     /// Whether a trimmed raw id has the shape of this kind. Lenient on purpose: a wrongly rejected
@@ -108,7 +92,6 @@ impl IdKind {
         }
         match self {
             Self::Md5 => id.len() == 32 && is_hex(id),
-            Self::Sha1 => id.len() == 40 && is_hex(id),
             Self::Idfa | Self::Gaid => is_uuid(id),
             Self::Imei => (14..=17).contains(&id.len()) && is_hex(id),
             Self::AndroidId => id.len() <= 16 && is_hex(id),
@@ -192,8 +175,7 @@ impl fmt::Display for IdKind {
 /// An unknown name of an id kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown id kind; the kinds are md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, \
-     sha1"
+    "unknown id kind; the kinds are md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid"
 )]
 #[non_exhaustive]
 pub struct ParseKindError;

@@ -77,67 +77,6 @@ fn canonical_forms_match_the_published_vectors() {
     }
 }
 
-/// The digests are those of `sha1sum`.
-#[test]
-fn sha1_keys_are_the_beginning_of_the_sha1_of_the_canonical_form() {
-    let keys = KeyMaker::default();
-    let key = |kind, id: &str| keys.key_in(KeyDigest::Sha1, kind, id.as_bytes()).map(hex);
-    for (kind, raw, sha1) in [
-        (
-            IdKind::Idfa,
-            "3e0046f7-8bd4-4f3e-9f91-358b137d2bf0",
-            "c86449eb2809289b0bcd4e320001f3a7eebc9b29",
-        ),
-        (
-            IdKind::Imei,
-            " 868049039501257\t",
-            "f9e85eb0f83f9ff71504d783ae54a3298aa409c1",
-        ),
-        (
-            IdKind::Gaid,
-            "7268CEB0-5411-4004-B7CB-BD1FEE4B6277",
-            "49689628911628bf05c2e2793d4b47e74df81826",
-        ),
-        (
-            IdKind::Mac,
-            "10:2A:B3:D1:52:F4",
-            "830d65c6bb2abae2e4ab2bbc8546f2d2dcf51aab",
-        ),
-    ] {
-        assert_eq!(key(kind, raw), Ok(sha1[..32].to_owned()), "{kind}");
-        for hashed in [sha1.to_owned(), sha1.to_uppercase()] {
-            assert_eq!(
-                key(IdKind::Sha1, &hashed),
-                Ok(sha1[..32].to_owned()),
-                "{kind}"
-            );
-        }
-    }
-    let published = "a9993e364706816aba3e25717850c26c9cd0d89d";
-    assert_eq!(
-        hex(KeyDigest::Sha1.key_of_canonical(b"abc")),
-        published[..32],
-        "FIPS 180"
-    );
-    // An md5 and a SHA-1 never compare.
-    let md5 = "8d3ebd3654fb46a2832296669cf1b536";
-    assert_eq!(key(IdKind::Md5, md5), Err(Unusable::Malformed));
-    let in_md5 = keys.key_in(KeyDigest::Md5, IdKind::Sha1, published.as_bytes());
-    assert_eq!(in_md5, Err(Unusable::Malformed));
-    // Blanks: an empty id, zeros, null, a macro.
-    for blank in [
-        "da39a3ee5e6b4b0d3255bfef95601890afd80709",
-        "c02c705e98588f724ca046ac59cafece65501e36",
-        "2be88ca4242c76e8253ac62474851065032d6833",
-        "f2d9866f20a6314e3b28664b22b79c293c3c94ad",
-        "0000000000000000000000000000000000000000",
-    ] {
-        assert_eq!(key(IdKind::Sha1, blank), Err(Unusable::Blank), "{blank}");
-    }
-    assert_eq!(key(IdKind::Imei, "000000000000000"), Err(Unusable::Blank));
-    assert_eq!(key(IdKind::Sha1, md5), Err(Unusable::Malformed));
-}
-
 #[test]
 fn oaid_keeps_its_case() {
     let keys = KeyMaker::default();

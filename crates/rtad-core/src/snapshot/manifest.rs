@@ -16,7 +16,6 @@ use super::json::{
 };
 use super::lineage::{BuildReport, Lineage};
 use super::name::{AudienceName, Digest};
-use crate::device::KeyDigest;
 use crate::filter::{FilterKind, FilterSpec};
 use checks::{check_chunks, check_figures};
 
@@ -121,8 +120,6 @@ struct ManifestFields {
     expires_unix_seconds: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     from_window: bool,
-    #[serde(default, skip_serializing_if = "is_md5")]
-    key_digest: KeyDigest,
     keys: u64,
     size_bytes: u64,
     filter: FilterFields,
@@ -187,7 +184,6 @@ impl Manifest {
             created_unix_seconds,
             expires_unix_seconds: None,
             from_window: false,
-            key_digest: KeyDigest::Md5,
             keys: sum(|chunk| chunk.keys),
             size_bytes: sum(|chunk| chunk.size_bytes),
             filter: FilterFields {
@@ -385,20 +381,6 @@ impl Manifest {
         self.fields.from_window
     }
 
-    /// Sets the hash of the ids from which the keys are made.
-    #[must_use]
-    pub const fn with_key_digest(mut self, digest: KeyDigest) -> Self {
-        self.fields.key_digest = digest;
-        self
-    }
-
-    /// The hash of the ids from which the keys are made. It is the same for all generations and
-    /// deltas of an audience.
-    #[inline]
-    pub const fn key_digest(&self) -> KeyDigest {
-        self.fields.key_digest
-    }
-
     /// Distinct device keys.
     pub const fn keys(&self) -> u64 {
         self.fields.keys
@@ -476,8 +458,4 @@ impl Manifest {
     pub fn chunks(&self) -> &[ChunkEntry] {
         &self.fields.chunks
     }
-}
-
-const fn is_md5(digest: &KeyDigest) -> bool {
-    matches!(digest, KeyDigest::Md5)
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
-use rtad_core::device::{DeviceKey, KeyDigest};
+use rtad_core::device::DeviceKey;
 use rtad_core::random;
 use rtad_core::snapshot::{AudienceName, Current};
 use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
 use rtad_store::{Store, StoreError};
 
-use super::super::error::{CommonError, OtherDigest};
+use super::super::error::CommonError;
 
 /// Attempts while other writers cause conflicts.
 const MAX_TRIES: u32 = 50;
@@ -60,21 +60,6 @@ impl AppendWriter {
             error => error.into(),
         })?;
         Ok(Self { ledger, operation })
-    }
-
-    /// Refuses ids of another hash than those of the live generation. A damaged or lost manifest
-    /// does not stop an erasure, an outage does: the ids could have no effect.
-    pub async fn check_digest(
-        &self,
-        store: &Store,
-        audience: &AudienceName,
-        digest: KeyDigest,
-    ) -> Result<(), CommandError> {
-        match store.manifest(audience, self.current()).await {
-            Ok(live) => Ok(OtherDigest::check(&live, digest)?),
-            Err(StoreError::Manifest { .. } | StoreError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Refuses values over a live generation without any. Warns of devices without a value over one

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::{KeyDigest, SHARDS};
+use rtad_core::device::SHARDS;
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{
     AudienceName, BuildReport, ChunkRecord, FilterCheck, Lineage, Manifest, ManifestBuilder,
@@ -41,7 +41,6 @@ pub struct BuildPlan<'a> {
     pub(super) audience: &'a AudienceName,
     pub(super) filter: FilterSpec,
     pub(super) target_fpr: f64,
-    pub(super) digest: KeyDigest,
     pub(super) budget: Budget,
     pub(super) counts: Counts,
     pub(super) merged: &'a MergedDeltas,
@@ -296,7 +295,6 @@ impl BuildPlan<'_> {
             self.expiry,
         )
         .with_lineage(self.lineage.clone())
-        .with_key_digest(self.digest)
     }
 }
 

@@ -3,7 +3,6 @@
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::KeyDigest;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, FilterCheck, Manifest, ManifestBuilder};
 use rtad_sign::SignArgs;
@@ -121,8 +120,7 @@ impl Begun {
         }
 
         let store = writer.store();
-        let sizes = (filter, args.fpr);
-        let gate = Gate::open(&args.gate, sizes, KeyDigest::Md5, store, &base).await?;
+        let gate = Gate::open(&args.gate, filter, args.fpr, store, &base).await?;
         let mut merged = MergedDeltas::read(store, &base).await?;
         let flags = (args.carried.keep_carried, args.carried.limit.is_given());
         let carried = Carried::read(flags, &mut merged, store, &base).await?;

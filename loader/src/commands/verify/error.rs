@@ -40,17 +40,3 @@ impl CommandFailure for VerifyError {
         ExitStatus::VerificationFailed
     }
 }
-
-/// `--missing` in an audience of SHA-1.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "--missing: expected an audience of md5, found one of sha1, whose keys are 16 of its 20 bytes; \
-     without the flag, missing ids are counted"
-)]
-pub struct MissingOfSha1;
-
-impl CommandFailure for MissingOfSha1 {
-    fn exit(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}

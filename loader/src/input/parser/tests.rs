@@ -1,4 +1,4 @@
-use rtad_core::device::{Case, KeyDigest, KeyMaker, Unusable};
+use rtad_core::device::{Case, KeyMaker, Unusable};
 
 use super::super::lookalike::lookalike;
 use super::*;
@@ -112,7 +112,6 @@ fn check(kinds: [&str; 2], case: Option<Case>) {
             columns: columns.to_vec(),
         },
         value: None,
-        key_digest: KeyDigest::Md5,
         case,
         keys: maker,
     };

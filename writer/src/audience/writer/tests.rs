@@ -1,9 +1,9 @@
 //! Writer task with an in-memory store. Requests are queued before it starts, so batches are
 //! deterministic.
 
-use rtad_core::device::{DeviceKey, KeyDigest};
+use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{AudienceName, ManifestBuilder, Overlay};
+use rtad_core::snapshot::{AudienceName, Overlay};
 
 use rtad_store::Store;
 use rtad_store::write::{Change, StoreWriter};
@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 
 use super::super::batch::WriteRequest;
 use super::*;
-use crate::new_manifest::new_manifest;
 use crate::telemetry::Telemetry;
 
 const EVERY: Duration = Duration::from_millis(1);
@@ -54,23 +53,12 @@ impl Queue {
     }
 
     fn ask(&self, op: Op, numbers: &[usize]) -> oneshot::Receiver<Result<Written, ApiError>> {
-        self.ask_of(None, op, numbers)
-    }
-
-    /// A request with ids of a hash.
-    fn ask_of(
-        &self,
-        digest: Option<KeyDigest>,
-        op: Op,
-        numbers: &[usize],
-    ) -> oneshot::Receiver<Result<Written, ApiError>> {
         let (reply, answer) = oneshot::channel();
         let keys = numbers.iter().map(|number| device(*number)).collect();
         let request = WriteRequest {
             op,
             keys,
             values: Vec::new(),
-            digest,
         };
         let waiting = self.telemetry.waiting();
         assert!(
@@ -146,16 +134,6 @@ async fn over(store: Store) -> StoreWriter {
     queue.run().await;
     assert_eq!(created.await.unwrap(), Ok(1));
     store
-}
-
-/// Publishes the next generation, as another process does.
-async fn publish(store: &StoreWriter) {
-    let base = store.base(&audience()).await.unwrap();
-    let folded = base.folded();
-    let publication = store.publish(base).await.unwrap();
-    let manifest = ManifestBuilder::new(filter(), 0.0001);
-    let manifest = new_manifest(manifest, &audience(), publication.generation(), folded);
-    publication.commit(&manifest).await.unwrap();
 }
 
 async fn members(store: &StoreWriter, count: usize) -> Vec<bool> {
@@ -437,49 +415,6 @@ async fn task_of_a_nonexistent_audience_ends() {
     assert!(sender.is_closed());
     assert_eq!(write.await.unwrap().unwrap_err(), ApiError::UnknownAudience);
     assert_eq!(order.await.unwrap(), Err(ApiError::UnknownAudience));
-}
-
-/// An erasure by the other hash would have no effect.
-#[tokio::test]
-async fn hash_of_ids_is_compared_or_the_request_is_refused() {
-    let (faulty, store) = faulty_store().await;
-    let unreadable = Some(("/manifests/", 0));
-    let other = ApiError::OtherDigest(KeyDigest::Md5);
-    let (md5, sha1) = (Some(KeyDigest::Md5), Some(KeyDigest::Sha1));
-
-    faulty.limit_reads(unreadable);
-    let queue = Queue::new(&store, 1);
-    let (unknown, key) = (
-        queue.ask_of(sha1, Op::Tombstone, &[1]),
-        queue.ask(Op::Tombstone, &[2]),
-    );
-    queue.run().await;
-    assert_eq!(unknown.await.unwrap().unwrap_err(), ApiError::Store);
-    assert_eq!(
-        key.await.unwrap().unwrap().sequence,
-        2,
-        "keys have no other hash"
-    );
-
-    let mut queue = Queue::new(&store, 1000);
-    let idle = Queue::new(&store, 1000).writer;
-    tokio::spawn(std::mem::replace(&mut queue.writer, idle).run());
-    let erase = async |digest| queue.ask_of(digest, Op::Tombstone, &[1]).await.unwrap();
-    faulty.limit_reads(None);
-    assert_eq!(erase(sha1).await.unwrap_err(), other);
-    // The hash of the next generation is the same, and the store is not asked for it.
-    publish(&store).await;
-    faulty.limit_reads(unreadable);
-    assert_eq!(erase(md5).await.unwrap().generation, 2);
-    assert_eq!(erase(sha1).await.unwrap_err(), other);
-
-    // Another process deletes the audience: the hash of the next one is not known.
-    faulty.limit_reads(None);
-    store.delete(&audience()).await.unwrap();
-    assert_eq!(erase(md5).await.unwrap_err(), ApiError::Deleted);
-    publish(&store).await;
-    faulty.limit_reads(unreadable);
-    assert_eq!(erase(md5).await.unwrap_err(), ApiError::Store);
 }
 
 /// The answer could not say whether the devices lost their values.

@@ -4,7 +4,7 @@ use std::str::FromStr as _;
 
 use rtad_config::values::{filled, text};
 use rtad_config::{Document, OneOrMany};
-use rtad_core::device::{IdKind, KeyDigest};
+use rtad_core::device::IdKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const ACCEPTED_ID: &str = "PARAMETER=KIND, or a parameter with the name of a kind; the kinds \
@@ -62,11 +62,7 @@ impl CallbackId {
         let (parameter, kind) = text.rsplit_once('=').unwrap_or((text, text));
         let kind = match kind {
             "text" => None,
-            kind => Some(
-                IdKind::from_str(kind)
-                    .ok()
-                    .filter(|kind| KeyDigest::Md5.accepts(*kind))?,
-            ),
+            kind => Some(IdKind::from_str(kind).ok()?),
         };
         let parameter = parameter.to_owned();
         (!parameter.is_empty()).then(|| Self {

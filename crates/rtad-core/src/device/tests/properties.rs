@@ -94,15 +94,13 @@ proptest! {
     #[test]
     fn keys_of_many_are_the_keys_of_each(
         kind in 0..IdKind::ALL.len(),
-        is_sha1 in any::<bool>(),
         ids in proptest::collection::vec(any_id(), 0..300),
     ) {
         let (maker, kind) = (KeyMaker::default(), IdKind::ALL[kind]);
-        let digest = if is_sha1 { KeyDigest::Sha1 } else { KeyDigest::Md5 };
         let (mut keys, mut results) = (Vec::new(), Vec::new());
         let many = ids.iter().map(Vec::as_slice);
-        maker.keys_of_many(digest, kind, many, &mut keys, |result| results.push(result));
-        let expected: Vec<_> = ids.iter().map(|id| maker.key_in(digest, kind, id)).collect();
+        maker.keys_of_many(kind, many, &mut keys, |result| results.push(result));
+        let expected: Vec<_> = ids.iter().map(|id| maker.key(kind, id)).collect();
         prop_assert_eq!(results, expected.iter().map(|key| key.map(|_| ())).collect::<Vec<_>>());
         prop_assert_eq!(keys, expected.into_iter().flatten().collect::<Vec<_>>());
     }
@@ -118,7 +116,6 @@ proptest! {
         let kind = IdKind::ALL[kind];
         let expected = match kind {
             IdKind::Md5 => id.len() == 32 && is_hex(&id),
-            IdKind::Sha1 => id.len() == 40 && is_hex(&id),
             IdKind::Idfa | IdKind::Gaid => groups(&[8, 4, 4, 4, 12], b"-"),
             IdKind::Imei => (14..=17).contains(&id.len()) && is_hex(&id),
             IdKind::AndroidId => (1..=16).contains(&id.len()) && is_hex(&id),

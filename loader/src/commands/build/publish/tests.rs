@@ -1,4 +1,4 @@
-use rtad_core::device::{DeviceKey, KeyDigest};
+use rtad_core::device::DeviceKey;
 use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::{BuiltChunk, chunk_runs};
 
@@ -19,7 +19,6 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
         audience: &audience,
         filter: FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
         target_fpr: 0.0001,
-        digest: KeyDigest::Md5,
         budget,
         counts: Counts {
             keys: keys.len() as u64,
