@@ -7,7 +7,7 @@ use std::ops::Range;
 use rtad_config::OneOrMany;
 use rtad_config::values::{name, number};
 use rtad_core::device::IdKind;
-use rtad_core::experiment::SlotHash;
+use rtad_core::experiment::SLOTS;
 use rtad_core::snapshot::AudienceName;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -36,10 +36,6 @@ pub struct ExperimentConfig {
     /// Salt of the buckets' slots. Unset = the name.
     #[serde(default, deserialize_with = "salt")]
     pub salt: Option<String>,
-    /// Rule from a salt and a device to a slot: `md5` (10,000 slots), `growthbook-2` (10,000), or
-    /// `unleash` (100 in a layer, 1,000 of buckets).
-    #[serde(default)]
-    pub hash: SlotHash,
     /// Slots of the layer that take part, the end excluded: one range or several. Unset = all
     /// outside the holdout.
     pub traffic: Option<SlotRanges>,
@@ -165,7 +161,7 @@ impl ExperimentConfig {
 
     /// Whether the slots of its buckets are those of the layer of `other`.
     fn has_salt_of_layer(&self, other: &Self) -> bool {
-        self.salt() == other.layer() && self.hash == other.hash && !self.hash.separates_layers()
+        self.salt() == other.layer()
     }
 
     fn traffic(&self) -> Vec<Range<u32>> {
@@ -175,10 +171,10 @@ impl ExperimentConfig {
     }
 
     fn slots_outside_holdout(&self) -> Vec<Range<u32>> {
-        let (end, mut start, mut outside) = (self.hash.layer_slots(), 0, Vec::new());
+        let (mut start, mut outside) = (0, Vec::new());
         let mut holdout = self.holdout().to_vec();
         holdout.sort_unstable_by_key(|range| range.start);
-        for range in holdout.into_iter().chain(std::iter::once(end..end)) {
+        for range in holdout.into_iter().chain(std::iter::once(SLOTS..SLOTS)) {
             if start < range.start {
                 outside.push(start..range.start);
             }
@@ -205,7 +201,6 @@ impl ExperimentConfig {
         let keys = [
             ("salt", self.salt() != before.salt()),
             ("layer", self.layer() != before.layer()),
-            ("hash", self.hash != before.hash),
             ("unit", self.unit != before.unit),
         ];
         if let Some((key, _)) = keys.into_iter().find(|(_, differs)| *differs) {
@@ -213,14 +208,14 @@ impl ExperimentConfig {
         }
         let takes_part = |of: &Self, slot| of.traffic().iter().any(|range| range.contains(&slot));
         let leaves = |slot: &u32| takes_part(before, *slot) && !takes_part(self, *slot);
-        if let Some(slot) = (0..self.hash.layer_slots()).find(leaves) {
+        if let Some(slot) = (0..SLOTS).find(leaves) {
             return Some(format!("slot {slot} of the layer no longer takes part"));
         }
         let moves = |slot: &u32| {
             let was = before.bucket_of(*slot);
             was.is_some() && was != self.bucket_of(*slot)
         };
-        let slot = (0..self.hash.bucket_slots()).find(moves)?;
+        let slot = (0..SLOTS).find(moves)?;
         let (was, is) = (
             before.bucket_of(slot)?,
             self.bucket_of(slot).unwrap_or(NO_BUCKET),
@@ -255,7 +250,6 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
         Experiment {
             buckets: config.buckets.iter().map(bucket).collect(),
             name: config.name.clone(),
-            hash: config.hash,
             layer: config.layer(),
             salt: config.salt().to_owned(),
             unit: config.unit.clone(),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use rtad_core::device::{DeviceKey, IdField, IdKind};
-use rtad_core::experiment::{SlotHash, fnv1a32};
+use rtad_core::experiment::{SLOTS, fnv1a32, slot};
 
 /// Most experiments of a configuration.
 pub const MAX_EXPERIMENTS: usize = 32;
@@ -69,8 +69,6 @@ pub struct Bucket {
 pub struct Experiment {
     /// Its name.
     pub name: String,
-    /// The rule from a salt to a slot.
-    pub hash: SlotHash,
     /// The salt of the layer's slots: its name.
     pub layer: String,
     /// The salt of the buckets' slots.
@@ -118,17 +116,13 @@ impl Experiment {
             return Assignment::NoBucket;
         };
         let hex = hex(unit);
-        let layer = || self.hash.layer_slot(&self.layer, &hex);
-        self.assign_slots(layer, || self.hash.bucket_slot(&self.salt, &hex))
+        self.assign_slots(|| slot(&self.layer, &hex), || slot(&self.salt, &hex))
     }
 
     /// The slots of a device in the layer and among the buckets.
     pub fn slots(&self, unit: &DeviceKey) -> [u32; 2] {
         let hex = hex(unit);
-        [
-            self.hash.layer_slot(&self.layer, &hex),
-            self.hash.bucket_slot(&self.salt, &hex),
-        ]
+        [slot(&self.layer, &hex), slot(&self.salt, &hex)]
     }
 
     /// A number of the rule from a device to its slots: another rule has another one, in all
@@ -138,17 +132,8 @@ impl Experiment {
             .unit
             .iter()
             .flat_map(|kind| [kind.as_str().as_bytes(), b","]);
-        let texts = [
-            self.hash.as_str().as_bytes(),
-            b"/",
-            self.layer.as_bytes(),
-            b"/",
-        ];
-        let texts = texts
-            .into_iter()
-            .chain([self.salt.as_bytes(), b"/"])
-            .chain(kinds);
-        fnv1a32(texts.flatten())
+        let salts = [self.layer.as_bytes(), b"/", self.salt.as_bytes(), b"/"];
+        fnv1a32(salts.into_iter().chain(kinds).flatten())
     }
 
     /// The part of a device with these slots.
@@ -177,7 +162,7 @@ impl Experiment {
     }
 
     fn has_whole_layer(&self) -> bool {
-        matches!(&self.traffic.0[..], [all] if *all == (0..self.hash.layer_slots()))
+        matches!(&self.traffic.0[..], [all] if *all == (0..SLOTS))
     }
 
     /// The name of a part.
@@ -216,7 +201,6 @@ mod tests {
         };
         Experiment {
             name: name.to_owned(),
-            hash: SlotHash::Md5,
             layer: "layer".to_owned(),
             salt: name.to_owned(),
             unit: vec![IdKind::Oaid, IdKind::Idfa],

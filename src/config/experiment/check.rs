@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use rtad_config::Document;
+use rtad_core::experiment::SLOTS;
 
 use super::ExperimentConfig;
 use crate::strategy::{HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET};
@@ -19,19 +20,8 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
         let table = format!("experiment[{index}]");
         check_buckets(d, &table, config);
 
-        let layer_slots = config.hash.layer_slots();
-        check_end(
-            d,
-            &format!("{table}.traffic"),
-            &config.traffic(),
-            layer_slots,
-        );
-        check_end(
-            d,
-            &format!("{table}.holdout"),
-            config.holdout(),
-            layer_slots,
-        );
+        check_end(d, &format!("{table}.traffic"), &config.traffic());
+        check_end(d, &format!("{table}.holdout"), config.holdout());
 
         let salt = format!("{table}.salt");
         let mut layers = configs.iter();
@@ -47,8 +37,7 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
                 // A mistake already.
                 continue;
             }
-            let has_same_slots = earlier.salt() == config.salt() && earlier.hash == config.hash;
-            if has_same_slots {
+            if earlier.salt() == config.salt() {
                 let found = format!("is that of {name}: their buckets would have the same devices");
                 d.mistake(&salt, &found, "a salt of its own");
             }
@@ -57,7 +46,6 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
             }
 
             for (key, differs) in [
-                ("hash", earlier.hash != config.hash),
                 ("unit", earlier.unit != config.unit),
                 ("holdout", earlier.holdout() != config.holdout()),
             ] {
@@ -134,7 +122,7 @@ fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig) {
             d.reject(&name, "a name that no other bucket of the experiment has");
         }
         let slots = format!("{bucket_table}.slots");
-        check_end(d, &slots, &bucket.slots.0, config.hash.bucket_slots());
+        check_end(d, &slots, &bucket.slots.0);
         for earlier in before {
             if let Some(slot) = common_slot(&earlier.slots.0, &bucket.slots.0) {
                 let found = format!("has slot {slot}, which {} has", earlier.name);
@@ -144,14 +132,10 @@ fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig) {
     }
 }
 
-fn check_end(d: &mut Document<'_>, key: &str, ranges: &[Range<u32>], slots: u32) {
-    if let Some(range) = ranges.iter().find(|range| range.end > slots) {
+fn check_end(d: &mut Document<'_>, key: &str, ranges: &[Range<u32>]) {
+    if let Some(range) = ranges.iter().find(|range| range.end > SLOTS) {
         let found = format!("ends at {}", range.end);
-        d.mistake(
-            key,
-            &found,
-            &format!("at most {slots}, the slots of this hash"),
-        );
+        d.mistake(key, &found, &format!("at most {SLOTS}"));
     }
 }
 

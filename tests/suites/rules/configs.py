@@ -24,9 +24,7 @@ VALUES = {
     "region": ["31", "32"],
     "request_type": ["normal", "click", "ads"],
 }
-HASHES = ["md5", "growthbook-2", "unleash"]
-LAYER = {"unleash": 100}
-BUCKETS = {"unleash": 1_000}
+SLOTS = 10_000
 UNITS = [["imei"], ["android_id", "oaid"], ["mac", "md5", "idfa"]]
 PAST, FUTURE = "2001-02-03T04:05:06+08:00", "2199-12-31T00:00:00-05:00"
 STRATEGIES = 10
@@ -49,43 +47,39 @@ def write(config, path):
     path.write_text("\n".join(lines) + "\n")
 
 
-def cut(random, total, count):
-    """Ascending bounds of `count` ranges in [0, total)."""
-    bounds = sorted(random.sample(range(1, total), 2 * count - 1))
+def cut(random, count):
+    """Ascending bounds of `count` ranges of slots."""
+    bounds = sorted(random.sample(range(1, SLOTS), 2 * count - 1))
     return [f"{first}..{end}" for first, end in zip([0, *bounds[1::2]], bounds[::2], strict=True)]
 
 
 def random_experiments(random, number):
     """Three experiments, two of which may share a layer. Their names contain the number of the
     config, as a reload refuses another experiment of the same name."""
-    rule = random.choice(HASHES)
-    held, *traffic = cut(random, LAYER.get(rule, 10_000), 3)
+    held, *traffic = cut(random, 3)
     is_shared, has_holdout = random.random() < 0.7, random.random() < 0.7
     shared_unit = random.choice([None, *UNITS])
     found = []
     for index in range(3):
-        own = rule if index < 2 else random.choice(HASHES)
         one = {"name": f"x{number}-{index}"}
-        if own != "md5" or random.random() < 0.5:
-            one["hash"] = own
-        if has_holdout and own == rule:
+        if has_holdout:
             one["holdout"] = held
         if index < 2 and is_shared:
             one |= {"layer": "shared", "traffic": traffic[index]}
         elif random.random() < 0.5:
-            one["traffic"] = traffic if own == rule else "50..100"
+            one["traffic"] = traffic
         if random.random() < 0.5:
             one["salt"] = f"salt.{number}.{index}"
         unit = shared_unit if "layer" in one else random.choice([None, *UNITS])
         if unit:
             one["unit"] = unit
-        one["buckets"] = random_buckets(random, BUCKETS.get(own, 10_000), index)
+        one["buckets"] = random_buckets(random, index)
         found.append(one)
     return found
 
 
-def random_buckets(random, total, index):
-    ranges = cut(random, total, 4)
+def random_buckets(random, index):
+    ranges = cut(random, 4)
     buckets = [{"name": "p", "slots": [ranges[0], ranges[2]]}, {"name": "q", "slots": ranges[1]}]
     buckets.append({"name": "r", "slots": ranges[3]})
     for number, bucket in enumerate(buckets):

@@ -31,57 +31,15 @@ class Decision(NamedTuple):
     tag: tuple
 
 
-# Hashes of experiments.
-
-
-def md5_slot(salt, unit):
+def slot_of(salt, unit):
     return int(hashlib.md5(f"{salt}-{unit}".encode()).hexdigest()[:8], 16) % 10_000
-
-
-def fnv1a32(text):
-    found = 0x811C9DC5
-    for byte in text.encode():
-        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return found
-
-
-def growthbook_slot(salt, unit):
-    return fnv1a32(str(fnv1a32(salt + unit))) % 10_000
-
-
-def rotated(number, bits):
-    return (number << bits | number >> (32 - bits)) & 0xFFFFFFFF
-
-
-def murmur3_32(text, seed):
-    data, found, mask = text.encode(), seed, 0xFFFFFFFF
-    whole = len(data) // 4 * 4
-    for at in range(0, whole, 4):
-        block = int.from_bytes(data[at : at + 4], "little")
-        block = rotated(block * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
-        found = (rotated(found ^ block, 13) * 5 + 0xE6546B64) & mask
-    tail = int.from_bytes(data[whole:], "little")
-    found ^= rotated(tail * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
-    found ^= len(data)
-    found = (found ^ found >> 16) * 0x85EBCA6B & mask
-    found = (found ^ found >> 13) * 0xC2B2AE35 & mask
-    return found ^ found >> 16
-
-
-def unleash_slots(layer, salt, unit):
-    """Unleash counts from 1, ranges of slots from 0."""
-    rollout = murmur3_32(f"{layer}:{unit}", 0) % 100
-    return rollout, murmur3_32(f"{salt}:{unit}", 86_028_157) % 1_000
 
 
 def slots(experiment, unit):
     """Slot of the layer and slot of the buckets."""
     layer = experiment.get("layer", f"{experiment['name']}-layer")
     salt = experiment.get("salt", experiment["name"])
-    if experiment.get("hash") == "unleash":
-        return unleash_slots(layer, salt, unit)
-    slot = growthbook_slot if experiment.get("hash") == "growthbook-2" else md5_slot
-    return slot(layer, unit), slot(salt, unit)
+    return slot_of(layer, unit), slot_of(salt, unit)
 
 
 def in_ranges(slot, ranges):
