@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_cli::{SignArgs, Signer, TrustArgs};
 use rtad_core::device::KeyMaker;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
@@ -25,7 +26,6 @@ use rtad_http::open_files::permit_connections;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
 use rtad_http::signals::{Signal, Signals};
-use rtad_sign::{SignArgs, Signer, TrustArgs};
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 

@@ -11,12 +11,12 @@ use std::ffi::OsString;
 use clap::Args;
 use serde::Serialize;
 
+use rtad_cli::SignArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit;
 use rtad_core::device::DeviceKey;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
-use rtad_sign::SignArgs;
 use rtad_store::StoreError;
 use rtad_store::write::{Appended, MAX_TOMBSTONES};
 

@@ -16,11 +16,11 @@ use std::ffi::OsString;
 
 use clap::Args;
 
+use rtad_cli::SignArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{Lineage, shards_per_chunk};
-use rtad_sign::SignArgs;
 use rtad_store::write::{Base, StoreWriter};
 use tokio::runtime::Runtime;
 

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
+use rtad_cli::TrustArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Overlay};
-use rtad_sign::TrustArgs;
 use rtad_store::{Store, StoreError};
 
 use super::error::CommonError;

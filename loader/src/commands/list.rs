@@ -7,12 +7,12 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
+use rtad_cli::TrustArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{
     AudienceName, DeltaReport, GenerationReport, Lineage, Manifest, Overlay,
 };
-use rtad_sign::TrustArgs;
 use rtad_store::{Store, StoreError};
 
 use super::audience_report::delta_text;

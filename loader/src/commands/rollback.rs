@@ -3,11 +3,11 @@
 use clap::Args;
 use serde::Serialize;
 
+use rtad_cli::SignArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::AudienceName;
-use rtad_sign::SignArgs;
 use rtad_store::StoreError;
 
 use super::context::{Output, Target, runtime};

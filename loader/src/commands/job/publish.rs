@@ -2,10 +2,10 @@
 
 use clap::Args;
 
+use rtad_cli::SignArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, FilterCheck, Manifest, ManifestBuilder};
-use rtad_sign::SignArgs;
 use rtad_store::write::{Base, StoreWriter};
 use rtad_store::{Store, StoreError};
 

@@ -11,9 +11,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use minisign::{SecretKey, SecretKeyBox};
 
+use crate::command_error::CommandError;
+use crate::exit::{CommandFailure, ExitStatus};
 use parking_lot::RwLock;
-use rtad_cli::command_error::CommandError;
-use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_store::write::{Sign, check_signer};
 use rtad_store::{PublicKey, Trust};
 

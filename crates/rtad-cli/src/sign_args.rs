@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use rtad_cli::command_error::CommandError;
-use rtad_cli::exit::{CommandFailure, ExitStatus};
+use crate::command_error::CommandError;
+use crate::exit::{CommandFailure, ExitStatus};
 use rtad_store::write::{Sign, StoreWriter, check_signer};
 use rtad_store::{Store, Trust};
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use rtad_cli::exit::{CommandFailure, ExitStatus};
+use crate::exit::{CommandFailure, ExitStatus};
 use rtad_store::{PublicKey, Store};
 
 use crate::shown::shown;
