@@ -1,4 +1,5 @@
-//! Shell completions and man pages: the commands `completions` and `man` of both programs.
+//! Shell completions and man pages: the hidden commands `completions` and `man` of all programs,
+//! with which packages are made.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,11 +13,13 @@ use clap_mangen::roff::{Roff, bold, roman};
 #[derive(Debug, Subcommand)]
 pub enum Manual {
     /// Print a shell script that completes commands and flags
+    #[command(hide = true)]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write a man page for each command
+    #[command(hide = true)]
     Man {
         /// The directory for the pages; created if missing
         directory: PathBuf,
