@@ -15,7 +15,6 @@
 //! | `thread` | rings to files | `key`, `allowance`, `backoff`, `tap`, `upload` |
 
 mod allowance;
-mod backoff;
 mod facts;
 mod key;
 mod tap;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use rtad_core::backoff::Backoff;
 use rtad_core::error_chain::error_chain;
 use rtad_core::random;
 use rtad_log::folder;
@@ -15,7 +16,6 @@ use rtad_log::write::{Closed, LogFile, WriteError};
 use rtrb::{Consumer, RingBuffer};
 
 use super::allowance::Allowance;
-use super::backoff::Backoff;
 use super::key::LogKey;
 use super::tap::{LENGTH, LogFilter, LogTap};
 use super::upload::Uploads;
@@ -32,8 +32,8 @@ const RING_BYTES: usize = 4 << 20;
 const MAX_FILE: u64 = 64 << 20;
 /// Rows that are taken from one ring before the next.
 const ROWS_PER_RING: usize = 1024;
-/// Least and most time after a failed write in which rows are dropped.
-const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// Most time after a failed write in which rows are dropped.
+const MAX_PAUSE_SECONDS: u32 = 30;
 
 /// The decision log of a pod.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl DecisionLog {
                 metrics: metrics.clone(),
                 open: None,
                 dropping_until: None,
-                backoff: Backoff::new(BACKOFF),
+                backoff: Backoff::new(MAX_PAUSE_SECONDS),
             },
             key: Arc::clone(&key),
             rings: Arc::clone(&rings),
@@ -346,7 +346,7 @@ impl Files {
     fn fail(&mut self, error: &WriteError, rows: u64) {
         self.metrics.dropped(LogDrop::Disk, rows);
         self.metrics.failed(LogStep::Write);
-        let pause = self.backoff.next();
+        let pause = Duration::from_secs(self.backoff.fail().into());
         self.dropping_until = Some(Instant::now() + pause);
         let error = error_chain(error);
         tracing::warn!(

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use rtad_core::backoff::Backoff;
 use rtad_core::error_chain::error_chain;
 use rtad_log::folder::closed;
 use rtad_log::read::LogReader;
 use rtad_store::folder::{Folder, FolderFile};
 
-use super::backoff::Backoff;
 use crate::config::LogConfig;
 use crate::telemetry::{LogDrop, LogMetrics, LogStep};
 
@@ -18,8 +18,8 @@ use crate::telemetry::{LogDrop, LogMetrics, LogStep};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Most time of an upload.
 const MOST_UPLOAD: Duration = Duration::from_secs(300);
-/// Least and most time after a failed upload.
-const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// Most time after a failed upload.
+const MAX_PAUSE_SECONDS: u32 = 60;
 /// Interval of the search for old files.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -61,7 +61,7 @@ impl Uploads {
     /// Runs until the log stops and no file waits, or until an upload fails while it stops.
     pub fn run(self) {
         let mut searched: Option<Instant> = None;
-        let mut backoff = Backoff::new(BACKOFF);
+        let mut backoff = Backoff::new(MAX_PAUSE_SECONDS);
         loop {
             let is_stopping = self.is_stopping.load(Ordering::Acquire);
             let is_due = searched.is_none_or(|searched| searched.elapsed() >= RETENTION_INTERVAL);
@@ -88,7 +88,7 @@ impl Uploads {
                         );
                         return;
                     }
-                    let pause = backoff.next();
+                    let pause = Duration::from_secs(backoff.fail().into());
                     tracing::warn!(error, "decision log: an upload failed; again in {pause:?}");
                     self.wait(pause);
                 }

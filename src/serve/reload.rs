@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
+use rtad_core::backoff::Backoff;
 use rtad_core::error_chain::error_chain;
 
 use super::assemble::Assembly;
@@ -12,6 +13,9 @@ use crate::config::{Config, moves};
 use crate::http::admin_app::{Reload, Reloaded};
 use crate::sync::SyncCommand;
 use crate::telemetry::Telemetry;
+
+/// Most intervals between two reloads of a refused config.
+const MAX_INTERVALS: u32 = 32;
 
 /// Reads the configuration anew, for a reload. May block.
 pub type Reread = Box<dyn Fn() -> Result<Assembly, String> + Send + Sync>;
@@ -58,33 +62,6 @@ struct ReloadState {
     served: FilesRead,
     /// The last content, if it was refused.
     refused: Option<FilesRead>,
-}
-
-/// Exponential backoff, in intervals.
-#[derive(Debug)]
-struct Backoff {
-    intervals: u32,
-    left: u32,
-}
-
-impl Backoff {
-    /// Most intervals between two reloads of a refused config.
-    const MAX: u32 = 32;
-
-    /// Starts to wait: longer than the last time after a further refusal.
-    fn wait(&mut self, is_repeated: bool) {
-        self.intervals = if is_repeated {
-            Self::MAX.min(2 * self.intervals)
-        } else {
-            1
-        };
-        self.left = self.intervals;
-    }
-
-    /// Counts an interval that reloads nothing.
-    const fn pass(&mut self) {
-        self.left = self.left.saturating_sub(1);
-    }
 }
 
 impl Reloader {
@@ -200,10 +177,8 @@ impl Reloader {
     /// directory's symlink, and network mounts send no events. Mistakes are reported once. A config
     /// that is refused because of the store or a snapshot is retried with exponential backoff.
     pub(super) async fn watch(&self, interval: Duration) {
-        let mut backoff = Backoff {
-            intervals: 1,
-            left: 0,
-        };
+        let mut backoff = Backoff::new(MAX_INTERVALS);
+        let mut intervals_left = 0_u32;
         loop {
             tokio::time::sleep(interval).await;
             let found = FilesRead::of(&self.read().await);
@@ -214,11 +189,15 @@ impl Reloader {
             let is_served = state.refused.is_none() && state.served == found;
             drop(state);
             let has_mistakes = matches!(found, FilesRead::Mistakes(_));
-            if is_served || is_refused && (has_mistakes || backoff.left > 0) {
-                backoff.pass();
+            if is_served || is_refused && (has_mistakes || intervals_left > 0) {
+                intervals_left = intervals_left.saturating_sub(1);
                 continue;
             }
-            backoff.wait(is_refused);
+
+            if !is_refused {
+                backoff.reset();
+            }
+            intervals_left = backoff.fail();
             // The result is logged.
             let _ = self.reload().await;
         }

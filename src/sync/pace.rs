@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use rtad_core::backoff::Backoff;
 use rtad_core::random;
 
 /// Longest backoff while the store fails, in poll intervals.
@@ -18,25 +19,35 @@ const MAX_SPREAD: Duration = Duration::from_secs(1);
 const SPREAD_PARTS: u32 = 10;
 
 /// Store failures that determine the time of the next poll of an audience.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
-    /// Consecutive polls with a store failure.
-    failures: u32,
+    /// In poll intervals.
+    backoff: Backoff,
     retry_after: Option<Duration>,
     /// Whether the served audience follows a window, and changes at any second.
     is_from_window: bool,
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::new(MAX_BACKOFF),
+            retry_after: None,
+            is_from_window: false,
+        }
+    }
+}
+
 impl Pace {
     /// Records a poll without a failure of the store.
     pub(super) const fn record_success(&mut self) {
-        self.failures = 0;
+        self.backoff.reset();
         self.retry_after = None;
     }
 
     /// Records a failure of the store, with its `Retry-After`.
     pub(super) fn record_failure(&mut self, retry_after: Option<Duration>) {
-        self.failures = self.failures.saturating_add(1);
+        self.backoff.fail();
         self.retry_after = retry_after.map(|wanted| wanted.min(MAX_RETRY_AFTER));
     }
 
@@ -48,17 +59,17 @@ impl Pace {
     /// Time until the next poll. Repeated failures widen the jitter, because the whole fleet
     /// retries.
     pub(super) fn delay(&self, poll_interval: Duration) -> Duration {
-        // No backoff after the first failure: most are transient.
-        let doublings = self.failures.saturating_sub(1).min(8);
-        let poll_interval = if self.is_from_window && self.failures == 0 {
+        let poll_interval = if self.is_from_window && self.backoff.units() == 0 {
             (poll_interval / WINDOW_POLLS)
                 .max(LEAST_WINDOW_INTERVAL)
                 .min(poll_interval)
         } else {
             poll_interval
         };
-        let backed_off = poll_interval * (1 << doublings).min(MAX_BACKOFF);
-        let delay = if doublings == 0 {
+        // One interval also after the first failure: most are transient.
+        let intervals = self.backoff.units().max(1);
+        let backed_off = poll_interval * intervals;
+        let delay = if intervals == 1 {
             jittered(backed_off, 0.9, 1.1)
         } else {
             jittered(backed_off, 0.75, 1.25)

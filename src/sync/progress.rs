@@ -3,11 +3,12 @@
 use tokio::sync::oneshot;
 
 use super::pace::Pace;
+use rtad_core::backoff::Backoff;
 use rtad_core::snapshot::Current;
 use rtad_store::Live;
 
-/// Upper limit of the backoff: the number of polls that skip a refused `CURRENT`.
-const MAX_BACKOFF_POLLS: u32 = 32;
+/// Upper limit of the backoff of a refused `CURRENT`: 32 polls skip it, the next one reads it.
+const MAX_BACKOFF_POLLS: u32 = 33;
 
 /// Sync state of one audience.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ pub(super) struct Refused {
     current: Current,
     part: RefusedPart,
     polls_to_skip: u32,
-    next_skip: u32,
+    backoff: Backoff,
     pub(super) cause: &'static str,
 }
 
@@ -116,13 +117,14 @@ impl Progress {
             .refused
             .take()
             .filter(|refused| refused.covers(&current));
-        let polls_to_skip = again.map_or(0, |refused| refused.next_skip);
-        let next_skip = (polls_to_skip * 2 + 1).min(MAX_BACKOFF_POLLS);
+        let mut backoff = again.map_or(Backoff::new(MAX_BACKOFF_POLLS), |refused| refused.backoff);
+        // The next attempt is one of the polls.
+        let polls_to_skip = backoff.fail() - 1;
         self.refused = Some(Refused {
             current,
             part,
             polls_to_skip,
-            next_skip,
+            backoff,
             cause,
         });
     }

@@ -174,7 +174,7 @@ mod tests {
     use rtad_store::Store;
     use rtad_store::write::StoreWriter;
 
-    use super::super::audience::{AudienceChange, Pace, WriteRequest};
+    use super::super::audience::{AudienceChange, WriteLimits, WriteRequest};
     use super::super::op::Op;
     use super::*;
 
@@ -192,13 +192,13 @@ mod tests {
         let telemetry = Arc::new(Telemetry::default());
         let store = StoreWriter::new(Store::in_memory()).unwrap();
         // The writer pauses after each write for longer than a request may take.
-        let pace = Pace {
+        let limits = WriteLimits {
             every: ANSWER_TIMEOUT * 2,
             max_batch: 1000,
         };
         let app = App {
             tokens: Tokens::disabled(),
-            writers: Writers::new(store, pace, Arc::clone(&telemetry)),
+            writers: Writers::new(store, limits, Arc::clone(&telemetry)),
             windows: Windows::default(),
             keys: Arc::default(),
             telemetry: Arc::clone(&telemetry),

@@ -23,5 +23,5 @@ mod writers;
 
 pub use batch::WriteRequest;
 pub use commands::{AudienceChange, Written};
-pub use writer::Pace;
+pub use writer::WriteLimits;
 pub use writers::Writers;

@@ -30,7 +30,7 @@ use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 
 use super::app::App;
-use super::audience::{Pace, Writers};
+use super::audience::{WriteLimits, Writers};
 use super::bodies::MAX_BUFFERED;
 use super::routes::{admin_router, router};
 use super::scopes::Scope;
@@ -248,7 +248,7 @@ async fn serve(
     let admin_socket = bind("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
     telemetry.describe_with(counters::describe);
-    let pace = Pace {
+    let limits = WriteLimits {
         every: args.every,
         max_batch: args.max_batch.get(),
     };
@@ -276,7 +276,7 @@ async fn serve(
     let app = Arc::new(App {
         tokens,
         windows,
-        writers: Writers::new(store, pace, Arc::clone(&telemetry)),
+        writers: Writers::new(store, limits, Arc::clone(&telemetry)),
         keys: Arc::new(KeyMaker::with_extra_blanks(&args.blanks)),
         telemetry: Arc::clone(&telemetry),
         draining: AtomicBool::new(false),

@@ -5,6 +5,7 @@
 //! | [`error_chain`] | messages of an error and its causes in one line |
 //! | [`clock`] | Unix time |
 //! | [`random`] | random numbers |
+//! | [`backoff`] | time between attempts |
 //! | [`hash`] | mixing step of keyed hashes |
 //! | [`files`] | files that appear whole, and files opened without blocking |
 //! | [`device`] | device ids and the 16-byte keys made of them |
@@ -60,6 +61,7 @@
 //! A lookup of a member is always positive; that of a non-member with the filter's false-positive
 //! rate. An id that stands for "no id" never becomes a key. No function prints an id.
 
+pub mod backoff;
 pub mod cap;
 pub mod clock;
 pub mod device;

@@ -17,6 +17,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use rtad_core::backoff::Backoff;
 use rtad_core::random;
 use rtad_core::snapshot::{Delta, Snapshot, State};
 use rtad_store::StoreError;
@@ -32,14 +33,14 @@ use crate::op::Op;
 /// Attempts of a batch while others write the same audience.
 const MAX_TRIES: u32 = 12;
 /// Longest delay before the second attempt; doubles with each further attempt.
-const RETRY_DELAY: Duration = Duration::from_millis(10);
-const MAX_RETRY_DELAY: Duration = Duration::from_millis(500);
+const RETRY_UNIT: Duration = Duration::from_millis(20);
+const MAX_RETRY_UNITS: u32 = 25;
 /// Batches after a conflict that start with a refresh, because the other writer is likely active.
 const CAREFUL_BATCHES: u32 = 64;
 
 /// Rate limits of an audience's writes.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct WriteLimits {
     /// Time from the start of one append to the start of the next.
     pub(crate) every: Duration,
     /// Maximum number of keys in one append.
@@ -48,7 +49,7 @@ pub struct Pace {
 
 pub struct Writer {
     session: Session,
-    pace: Pace,
+    limits: WriteLimits,
     queue: mpsc::Receiver<Command>,
     pending: VecDeque<Command>,
     /// Writes that wait for the filters.
@@ -67,11 +68,11 @@ enum Attempt {
 }
 
 impl Writer {
-    pub fn new(session: Session, pace: Pace, queue: mpsc::Receiver<Command>) -> Self {
+    pub fn new(session: Session, limits: WriteLimits, queue: mpsc::Receiver<Command>) -> Self {
         let (pending, waiting, members) = Default::default();
         Self {
             session,
-            pace,
+            limits,
             queue,
             pending,
             waiting,
@@ -91,7 +92,7 @@ impl Writer {
             self.check_load();
             match self.pending.pop_front() {
                 Some(Command::Write(first)) => {
-                    next = Instant::now() + self.pace.every;
+                    next = Instant::now() + self.limits.every;
                     let batch = self.batch(first);
                     self.write(batch).await;
                 }
@@ -168,7 +169,7 @@ impl Writer {
         let mut batch = vec![first];
         while let Some(Command::Write(write)) = self.pending.front() {
             keys += write.request.keys.len();
-            if keys > self.pace.max_batch {
+            if keys > self.limits.max_batch {
                 break;
             }
             if let Some(Command::Write(write)) = self.pending.pop_front() {
@@ -180,10 +181,13 @@ impl Writer {
     }
 
     async fn write(&mut self, mut batch: Vec<Write>) {
+        let mut backoff = Backoff::new(MAX_RETRY_UNITS);
         for tries in 0..MAX_TRIES {
             if tries > 0 {
                 self.session.telemetry.conflict(&self.session.audience);
-                tokio::time::sleep(delay(tries)).await;
+                // Full jitter keeps two writers out of step.
+                let longest = RETRY_UNIT * backoff.fail();
+                tokio::time::sleep(longest.mul_f64(random::fraction())).await;
             }
             batch = match self.attempt(batch).await {
                 Attempt::Done => return,
@@ -384,14 +388,6 @@ async fn coalesce_blocking(
         }
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
     }
-}
-
-/// Exponential backoff with full jitter, to keep two writers out of step.
-fn delay(tries: u32) -> Duration {
-    let longest = RETRY_DELAY
-        .saturating_mul(2_u32.saturating_pow(tries))
-        .min(MAX_RETRY_DELAY);
-    longest.mul_f64(random::fraction())
 }
 
 #[cfg(test)]

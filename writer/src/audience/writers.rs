@@ -14,7 +14,7 @@ use rtad_store::write::StoreWriter;
 use super::batch::WriteRequest;
 use super::commands::{AudienceChange, Command, Write, Written};
 use super::session::Session;
-use super::writer::{Pace, Writer};
+use super::writer::{WriteLimits, Writer};
 use crate::error::ApiError;
 use crate::op::Op;
 use crate::telemetry::Telemetry;
@@ -26,7 +26,7 @@ const MAX_WAITING_KEYS: usize = 4 << 20;
 
 pub struct Writers {
     pub(crate) store: StoreWriter,
-    pace: Pace,
+    limits: WriteLimits,
     telemetry: Arc<Telemetry>,
     permits: Arc<Semaphore>,
     /// `None` once draining.
@@ -35,11 +35,11 @@ pub struct Writers {
 }
 
 impl Writers {
-    pub fn new(store: StoreWriter, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
+    pub fn new(store: StoreWriter, limits: WriteLimits, telemetry: Arc<Telemetry>) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
         Self {
             store,
-            pace,
+            limits,
             telemetry,
             permits,
             queues: Mutex::new(Some(HashMap::new())),
@@ -127,7 +127,7 @@ impl Writers {
         let _ = sender.try_send(command);
         let telemetry = Arc::clone(&self.telemetry);
         let session = Session::new(self.store.clone(), audience.clone(), telemetry);
-        let writer = Writer::new(session, self.pace, receiver);
+        let writer = Writer::new(session, self.limits, receiver);
         queues.insert(audience.clone(), sender);
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}

@@ -25,15 +25,16 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use super::stall::StallTimer;
 use crate::client::{self, Busy, RangeIgnored};
 use crate::error::StoreError;
+use rtad_core::backoff::Backoff;
 use rtad_core::snapshot::ChunkError;
 
 /// Size of a block, and the default size of a request: large enough to amortize a request, small
 /// enough for a cheap retry and little allocator overhead.
 pub const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Maximum number of resumes per reader.
-const MAX_RESUMES: u32 = 4;
-/// Backoff before the first resume; doubled for each further one.
+/// Backoff before the last resume: after 1, 2, 4 and 8 units, there are no more.
+const MAX_RESUME_UNITS: u32 = 8;
+/// Unit of the backoff before a resume.
 const RESUME_DELAY: Duration = Duration::from_millis(100);
 
 /// A failed request or body.
@@ -97,7 +98,7 @@ pub struct RangeReader {
     version: Option<ObjectVersion>,
     supports_ranges: bool,
     body: Option<UnreadBody>,
-    resumes: u32,
+    backoff: Backoff,
     stall: StallTimer,
 }
 
@@ -119,7 +120,7 @@ impl RangeReader {
             version: None,
             supports_ranges: true,
             body: None,
-            resumes: 0,
+            backoff: Backoff::new(MAX_RESUME_UNITS),
             stall: StallTimer::new(stall_timeout),
         }
     }
@@ -137,9 +138,9 @@ impl RangeReader {
         (self.offset, self.end, self.body) = (range.start, range.end, None);
     }
 
-    /// Resets the number of resumes: a large object has a limit per block, not for the whole read.
+    /// Allows all resumes again: a large object has a limit per block, not for the whole read.
     pub const fn reset_resumes(&mut self) {
-        self.resumes = 0;
+        self.backoff.reset();
     }
 
     pub const fn size(&self) -> u64 {
@@ -172,9 +173,8 @@ impl RangeReader {
 
     /// Waits before the next resume. Returns the error if it is permanent or no resume is left.
     async fn back_off(&mut self, failure: ReadFailure) -> Result<(), StoreError> {
-        if failure.is_transient && self.resumes < MAX_RESUMES {
-            tokio::time::sleep(RESUME_DELAY * 2_u32.pow(self.resumes)).await;
-            self.resumes += 1;
+        if failure.is_transient && self.backoff.units() < MAX_RESUME_UNITS {
+            tokio::time::sleep(RESUME_DELAY * self.backoff.fail()).await;
             return Ok(());
         }
         match failure.error {

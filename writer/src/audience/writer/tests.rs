@@ -36,13 +36,13 @@ impl Queue {
     fn new(store: &StoreWriter, max_batch: usize) -> Self {
         let telemetry = Arc::new(Telemetry::default());
         let (sender, receiver) = mpsc::channel(1000);
-        let pace = Pace {
+        let limits = WriteLimits {
             every: EVERY,
             max_batch,
         };
         let writer = Writer::new(
             Session::new(store.clone(), audience(), Arc::clone(&telemetry)),
-            pace,
+            limits,
             receiver,
         );
         Self {
