@@ -4,7 +4,6 @@ use std::sync::{Arc, LazyLock};
 
 use arrow_array::FixedSizeBinaryArray;
 use arrow_buffer::{Buffer, NullBufferBuilder};
-use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -12,7 +11,7 @@ use pyo3::types::{PyBytes, PyList};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 
 use super::column::{ResultColumn, UnusableCounts};
-use super::values::{IdColumn, append_keys};
+use super::values::{IdColumn, append_keys, arrow_failure};
 
 static KEY_MAKER: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);
 const KEY_BYTES: usize = 16;
@@ -99,9 +98,4 @@ pub fn each_batch(
         each(&keys, &is_usable);
     })?;
     Ok(counts)
-}
-
-/// The exception of a failed read of Arrow data. One that Python code raised stays as it was.
-pub fn arrow_failure(error: ArrowError) -> PyErr {
-    pyo3_arrow::error::PyArrowError::from(error).into()
 }

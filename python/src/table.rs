@@ -7,8 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
-use super::keys::arrow_failure;
 use super::values::IdColumn;
+use super::values::arrow_failure;
 
 /// Rows handed over at once.
 const BATCH_ROWS: usize = 65_536;

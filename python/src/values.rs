@@ -17,8 +17,6 @@ use pyo3_arrow::input::AnyArray;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 use rtad_loader::host::arrow::{IdArray, PADDED_TEXT, ValueForm, column_of};
 
-use super::keys::arrow_failure;
-
 /// Rows whose keys are made together: their keys fit the second-level cache.
 const BATCH_ROWS: usize = 8192;
 
@@ -180,4 +178,9 @@ impl ListValue {
             Self::Binary(bytes) => bytes,
         }
     }
+}
+
+/// The exception of a failed read of Arrow data. One that Python code raised stays as it was.
+pub fn arrow_failure(error: ArrowError) -> PyErr {
+    pyo3_arrow::error::PyArrowError::from(error).into()
 }
