@@ -3,6 +3,8 @@
 //!
 //! `cargo bench -p rtad-log --bench rows`
 
+#![allow(clippy::print_stdout)]
+
 use std::hint::black_box;
 
 use rtad_core::device::DeviceKey;
@@ -83,7 +85,7 @@ fn encode(index: usize, buffer: &mut [u8]) -> usize {
     key[8..].copy_from_slice(&(!number).rotate_left(29).to_le_bytes());
     let key = DeviceKey::from_bytes(key);
     let request_id = format!("r-{number:x}");
-    let is_member = number % 3 == 0;
+    let is_member = number.is_multiple_of(3);
 
     let audience = |name, is_member| AudienceFact {
         name,
