@@ -143,7 +143,8 @@ impl Config {
             document.ignore_missing_files();
         }
         for overlay in &overlays {
-            document.put_over(overlay.key, &overlay.name, &overlay.text);
+            let is_number = overlay.key == "server.workers";
+            document.put_over(overlay.key, &overlay.name, &overlay.text, is_number);
         }
 
         let Some(mut config) = document.read::<Self>() else {

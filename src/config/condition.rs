@@ -83,11 +83,7 @@ impl<'de> Deserialize<'de> for Condition {
                 let mut condition = Condition::default();
                 while let Some(key) = map.next_key::<String>()? {
                     match key.as_str() {
-                        "audience" => {
-                            let name: String = map.next_value()?;
-                            let name = name.parse().map_err(|_| A::Error::custom(NAME))?;
-                            condition.audience = Some(name);
-                        }
+                        "audience" => condition.audience = Some(map.next_value()?),
                         "any" => condition.any = Some(map.next_value()?),
                         "all" => condition.all = Some(map.next_value()?),
                         "none" => condition.none = Some(map.next_value()?),

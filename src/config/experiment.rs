@@ -238,9 +238,8 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
     let mut tags = 0..u16::MAX;
     let experiments = configs.iter().map(|config| {
         let bucket = |bucket: &BucketConfig| {
-            let tag = bucket
-                .tag()
-                .map(|_| tags.next().expect("at most 32 times 100 buckets"));
+            // A configuration with more buckets than tags is refused.
+            let tag = bucket.tag().and_then(|_| tags.next());
             Bucket {
                 name: bucket.name.clone(),
                 slots: Slots(bucket.slots.0.clone()),

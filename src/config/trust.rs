@@ -1,6 +1,6 @@
 //! `public_keys` and `public_keys_file` of `[store]`: the keys that sign manifests.
 //!
-//! No signature is verified without keys. A file or variable without a key is therefore a mistake;
+//! No signature is verified without keys. A file without a key is therefore a mistake;
 //! only `public_keys = []` disables verification.
 
 use rtad_config::Document;

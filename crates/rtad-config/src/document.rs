@@ -1,6 +1,6 @@
 //! A configuration file with flags and environment over it, and its mistakes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ use crate::wording::Fault;
 
 /// Mistakes of types that one reading reports.
 const MAX_MISTAKES: usize = 100;
+/// Values in place of a missing key, tried in turn so that the rest of its table is read.
+const STAND_INS: [&str; 5] = ["\"a\"", "1", "[]", "\"1h\"", "true"];
 
 /// A parsed document, and the mistakes so far. Keys are written as `platform[0].request.ids`.
 pub struct Document<'a> {
@@ -59,10 +61,10 @@ impl<'a> Document<'a> {
     }
 
     /// Puts the value of a flag or variable, which has this name, over a key of a table, such as
-    /// `server.listen`. A whole number stands for one.
-    pub fn put_over(&mut self, key: &str, name: &str, text: &'a str) {
+    /// `server.listen`. A text for a key of numbers may be one.
+    pub fn put_over(&mut self, key: &str, name: &str, text: &'a str, is_number: bool) {
         let mut value = match DeValue::parse(text) {
-            Ok(parsed) if parsed.get_ref().is_integer() => parsed.into_inner(),
+            Ok(parsed) if is_number && parsed.get_ref().is_integer() => parsed.into_inner(),
             _ => DeValue::String(text.into()),
         };
         value.make_owned();
@@ -102,9 +104,18 @@ impl<'a> Document<'a> {
                 }
                 Fault::Missing { key } => {
                     let path = join(&reading.key_of(&steps), &key);
-                    if reading.reported.insert(path) {
+                    let tried = reading.reported.get_mut(&path);
+                    let stand_in = match &tried {
                         // The next attempt says what the key accepts.
-                        reading.tree.set(&steps, &key, not_accepted());
+                        None => Some("nan"),
+                        Some(tried) => STAND_INS.get(**tried).copied(),
+                    };
+                    match tried {
+                        Some(tried) => *tried += 1,
+                        None => _ = reading.reported.insert(path, 0),
+                    }
+                    if let Some(text) = stand_in {
+                        reading.tree.set(&steps, &key, parsed(text));
                     } else if !reading.leave_out(&steps) {
                         return None;
                     }
@@ -117,8 +128,11 @@ impl<'a> Document<'a> {
                 }
                 Fault::Wrong { found, accepted } => {
                     let path = reading.key_of(&steps);
-                    reading.reported.insert(path.clone());
-                    self.note_wrong(path, found, accepted);
+                    let has_stand_in = reading.reported.get(&path).is_some_and(|tried| *tried > 0);
+                    if !has_stand_in {
+                        self.note_wrong(path.clone(), found, accepted);
+                    }
+                    reading.reported.entry(path).or_default();
                     if !reading.leave_out(&steps) {
                         return None;
                     }
@@ -135,7 +149,7 @@ impl<'a> Document<'a> {
 
         let value = self.tree.find(&path);
         match value {
-            Some(DeValue::Table(_)) if accepted == "a list" => {
+            Some(DeValue::Table(_)) if accepted == "a list" && !path.contains(['.', '[']) => {
                 let found = format!("is a single table, [{path}]");
                 let accepted = format!("[[{path}]]");
                 self.note(path, found, accepted);
@@ -268,7 +282,12 @@ impl<'a> Document<'a> {
             }
             Err(error) if self.ignores_missing_files && error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
-                let found = format!("is {:?}: {error}", path.display().to_string());
+                // The name may be a URL with a password, in the wrong key.
+                let shown = path.display().to_string();
+                let found = match shown.split_once("://") {
+                    Some(_) => format!("{}: {error}", self.found(key)),
+                    None => format!("is {shown:?}: {error}"),
+                };
                 self.mistake(key, &found, "a file that can be read");
                 None
             }
@@ -312,8 +331,11 @@ fn syntax_mistake(file: &str, text: &str, error: &toml::de::Error) -> Mistakes {
 
 /// A value that no key accepts. A date would be a table to serde, and a text to some tables.
 fn not_accepted() -> DeValue<'static> {
-    let value = DeValue::parse("nan").expect("a float of TOML");
-    value.into_inner()
+    parsed("nan")
+}
+
+fn parsed(text: &'static str) -> DeValue<'static> {
+    DeValue::parse(text).expect("a value of TOML").into_inner()
 }
 
 /// Attempts to read a document, each without the values whose mistakes are known.
@@ -322,8 +344,8 @@ struct Reading<'a> {
     tree: Tree<'a>,
     /// For each list that lost items, the indices in the document of those still read.
     kept: BTreeMap<String, Vec<usize>>,
-    /// Keys that are missing or wrong.
-    reported: BTreeSet<String>,
+    /// Keys that are missing or wrong, and how many stand-ins were tried.
+    reported: BTreeMap<String, usize>,
 }
 
 /// A failed attempt.
@@ -340,7 +362,7 @@ impl<'a> Reading<'a> {
         Self {
             tree,
             kept: BTreeMap::new(),
-            reported: BTreeSet::new(),
+            reported: BTreeMap::new(),
         }
     }
 

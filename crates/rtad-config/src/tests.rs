@@ -156,7 +156,12 @@ fn flags_and_variables_replace_values() {
     let read = |values: &'static [(&str, &str)]| {
         let mut document = Document::parse("", "root.count = 2").unwrap();
         for (key, value) in values {
-            document.put_over(&format!("root.{key}"), &format!("--{key}"), value);
+            document.put_over(
+                &format!("root.{key}"),
+                &format!("--{key}"),
+                value,
+                *key == "count",
+            );
         }
         let outer = document.read::<Outer>().unwrap_or_default();
         document.finish().into_result(outer.root)

@@ -33,7 +33,11 @@ impl Fault {
                 known: words(known),
             };
         }
-        if message.starts_with("wanted string or table") {
+        if message.starts_with("wanted string or table")
+            || message.starts_with("wanted exactly 1 element")
+            || message.starts_with("expected table, found")
+            || message.starts_with("expected empty")
+        {
             return Self::NoWord;
         }
 
@@ -68,6 +72,11 @@ fn accepted(message: &str) -> String {
         // The value may have any text, so the last `expected` counts.
         let (_, expected) = message.rsplit_once(", expected ").unwrap_or_default();
         return in_words(expected).to_owned();
+    }
+    match message {
+        "integer number overflowed" => return "a whole number".to_owned(),
+        "floating-point number overflowed" => return "a number".to_owned(),
+        _ => {}
     }
     match message.split_once(": expected ") {
         Some((_, accepted)) => accepted.to_owned(),

@@ -46,12 +46,12 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
     );
     assert_eq!(strategies(), json!(["no-vip"]));
 
-    store.config_file("max_in_flight = 0", &format!("{only_one}\nwhen = \"x\""));
+    store.config_file("max_in_flight = 0", &format!("{only_one}\nshadow = \"x\""));
     rtad.signal("HUP");
     let message = "config not reloaded; the old one stays";
     let reason = rtad.log(message, 1)["reason"].as_str().unwrap().to_owned();
     assert!(
-        reason.contains("server.max_in_flight") && reason.contains("when is \"x\""),
+        reason.contains("server.max_in_flight") && reason.contains("shadow is \"x\""),
         "{reason}"
     );
     assert_eq!(strategies(), json!(["no-vip"]));

@@ -12,7 +12,7 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
     sandbox.file("tokens", format!("{TOKEN}\n"));
     sandbox.file(
         "writer.toml",
-        "[[window]]\nname = \"a\"\nlength = \"soon\"\ncapacity = 0\n",
+        "[[window]]\nname = \"a\"\nlength = \"soon\"\ncapacity = \"x\"\n",
     );
     let start = "--store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
                  {}/tokens --config {}/writer.toml";
