@@ -71,13 +71,13 @@ class Publisher:
         )
         self.job = self.process.stdout.readline().strip()
         if not self.job:
-            sys.exit(self.process.wait())
+            end_as(self.process.wait())
 
     def finish(self, reports):
         """Gives it the reports; returns its own."""
         report, _ = self.process.communicate("\n".join(reports) + "\n")
         if self.process.returncode:
-            sys.exit(self.process.returncode)
+            end_as(self.process.returncode)
         return report
 
     def __enter__(self):
@@ -163,6 +163,13 @@ def make_chunks(batches, loader, flags, parts):
     yield pyarrow.record_batch([pyarrow.array(lines, pyarrow.string())], ["line"])
 
 
+def end_as(code):
+    """Ends with the exit code of `rtad-loader publish`; with 1 if a signal ended it."""
+    if code < 0:
+        print(f"error: rtad-loader publish ended by signal {-code}", file=sys.stderr)
+    sys.exit(code if code > 0 else 1)
+
+
 def chain_first(first, rest):
     yield first
     yield from rest
@@ -172,7 +179,8 @@ def key_bytes(batch):
     """The keys of a batch, back to back."""
     import numpy
 
-    keys = batch.column("key").drop_null()
+    # A setting of Spark makes offsets of 64 bits.
+    keys = batch.column("key").drop_null().cast("binary")
     if not len(keys):
         return b""
     offsets = numpy.frombuffer(keys.buffers()[1], numpy.int32)

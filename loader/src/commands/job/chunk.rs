@@ -69,7 +69,7 @@ pub fn run(args: &ChunkArgs, output: &Output) -> Result<(), CommandError> {
     let mut keys = Vec::new();
     for shard in args.part.shards() {
         let shard = u16::try_from(shard).expect("65,536 shards");
-        stream.read_shard(shard, &mut keys)?;
+        line.read += stream.read_shard(shard, &mut keys)?;
         changes.apply(shard, &mut keys, &mut line);
         chunks.add_shard(&keys)?;
     }
@@ -128,15 +128,14 @@ impl Changes {
         }
     }
 
-    /// Applies the deltas to the sorted keys of a shard, which become distinct, and counts them.
+    /// Applies the deltas to the sorted, distinct keys of a shard, and counts them.
     fn apply(&self, shard: u16, keys: &mut Vec<DeviceKey>, line: &mut PartLine) {
-        line.read += keys.len() as u64;
         let added = of_shard(self.merged.added(), shard);
         if !added.is_empty() {
             keys.extend_from_slice(added);
             keys.sort_unstable();
+            keys.dedup();
         }
-        keys.dedup();
         line.found += keys.len() as u64;
 
         if let Some(removed) = self.merged.removed() {

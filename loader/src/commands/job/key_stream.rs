@@ -26,16 +26,21 @@ impl<R: BufRead> KeyStream<R> {
         Ok(stream)
     }
 
-    /// Replaces `keys` by those of the shard. Shards are read in ascending order.
-    pub fn read_shard(&mut self, shard: u16, keys: &mut Vec<DeviceKey>) -> Result<(), JobError> {
+    /// Replaces `keys` by the distinct ones of the shard, and returns the number read. Shards are
+    /// read in ascending order. One id may fill a list, so duplicates take no memory.
+    pub fn read_shard(&mut self, shard: u16, keys: &mut Vec<DeviceKey>) -> Result<u64, JobError> {
         keys.clear();
+        let mut read = 0;
         while let Some(key) = self.next
             && key.shard() == shard
         {
-            keys.push(key);
+            if keys.last() != Some(&key) {
+                keys.push(key);
+            }
+            read += 1;
             self.advance()?;
         }
-        Ok(())
+        Ok(read)
     }
 
     /// Refuses keys of shards that were not read.
@@ -86,15 +91,18 @@ impl<R: BufRead> KeyStream<R> {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<Vec<DeviceKey>, JobError> {
+    /// The distinct keys of two shards, and the number read.
+    fn read(bytes: &[u8]) -> Result<(Vec<DeviceKey>, u64), JobError> {
         let mut stream = KeyStream::new(bytes)?;
-        let (mut all, mut keys) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
+        let mut keys = Vec::new();
+        let mut read = 0;
         for shard in [0, 1] {
-            stream.read_shard(shard, &mut keys)?;
+            read += stream.read_shard(shard, &mut keys)?;
             all.append(&mut keys);
         }
         stream.check_end()?;
-        Ok(all)
+        Ok((all, read))
     }
 
     #[test]
@@ -106,9 +114,10 @@ mod tests {
             bytes
         };
         let sorted = [key(0, 3), key(0, 3), key(1, 0)];
+        let distinct = [sorted[0], sorted[2]].map(DeviceKey::from_bytes);
         let found = read(sorted.as_flattened()).unwrap();
-        assert_eq!(found, sorted.map(DeviceKey::from_bytes));
-        assert!(read(b"").unwrap().is_empty());
+        assert_eq!(found, (distinct.to_vec(), 3));
+        assert_eq!(read(b"").unwrap(), (Vec::new(), 0));
 
         let refused = |keys: &[[u8; 16]], cut: usize| {
             let bytes = keys.as_flattened();

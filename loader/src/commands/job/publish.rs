@@ -178,10 +178,13 @@ impl Reports {
         self.check_parts()?;
         self.check_keys(begun)?;
 
-        if let Some(carried) = self.carried(begun) {
-            args.carried.limit.check(carried)?;
+        match self.carried(begun) {
+            Some(carried) => args.carried.limit.check(carried)?,
+            None if args.carried.limit.is_given() => return Err(JobError::CarriedUnknown.into()),
+            None => {}
         }
-        if self.sum(|part| part.keys) == 0 && !args.allow_empty {
+        // Of the input: deltas must not make up for a list that is missing.
+        if self.made.counts().keys == 0 && !args.allow_empty {
             let rows = self.made.rows;
             return Err(CommonError::Empty { rows }.into());
         }
