@@ -75,6 +75,10 @@ pub fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
         Some(Assertion::Unchanged) => Some(0.0),
         None => arguments.max_change,
     };
+    if accepted.is_some() && report.has_decided_nothing() {
+        let found = "no row has facts, so nothing was compared".to_owned();
+        return Err(CommandFailure::Changed(found));
+    }
     let share = report.open_share();
     if let Some(accepted) = accepted
         && share > accepted

@@ -55,6 +55,8 @@ pub struct Comparer {
     after: Rules,
     /// `None`: the logged decisions.
     before: Option<Rules>,
+    /// Platforms whose ids name other strategies than before.
+    renamed_platforms: Vec<String>,
     decided_after: RowDecisions,
     decided_before: RowDecisions,
     pub found: Comparison,
@@ -62,9 +64,14 @@ pub struct Comparer {
 
 impl Comparer {
     pub fn new(after: Rules, before: Option<Rules>) -> Self {
+        let renamed_platforms = match &before {
+            Some(before) => after.renamed_platforms(before),
+            None => Vec::new(),
+        };
         Self {
             after,
             before,
+            renamed_platforms,
             decided_after: RowDecisions::default(),
             decided_before: RowDecisions::default(),
             found: Comparison::default(),
@@ -118,6 +125,11 @@ impl Comparer {
             let mut gaps_before = Gaps::default();
             before.decide(row, facts, &mut gaps_before, &mut self.decided_before);
             gaps.add_against(gaps_before);
+        }
+
+        let platform = row.end.platform;
+        if self.renamed_platforms.iter().any(|name| name == platform) {
+            gaps.note(format!("ids of platform {platform} name other strategies"));
         }
     }
 

@@ -148,6 +148,11 @@ impl Report {
         report
     }
 
+    /// Whether no row was decided again.
+    pub const fn has_decided_nothing(&self) -> bool {
+        self.rows == self.undecided
+    }
+
     /// The share of requests whose answer, value or bucket changes or cannot be known, by the
     /// weights of the rows.
     pub const fn open_share(&self) -> f64 {

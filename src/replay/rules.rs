@@ -25,7 +25,7 @@ pub struct Gaps {
 
 impl Gaps {
     /// Notes a missing fact.
-    fn note(&mut self, sentence: String) {
+    pub fn note(&mut self, sentence: String) {
         *self.sentences.entry(sentence).or_default() += 1;
         self.open += 1;
     }
@@ -144,6 +144,30 @@ impl Attributes for RowAttributes<'_> {
 }
 
 impl Rules {
+    /// Platforms of both whose ids name other strategies. Decisions are compared by strategy, so
+    /// what the answer says of each id is not.
+    pub fn renamed_platforms(&self, before: &Self) -> Vec<String> {
+        let mut renamed = Vec::new();
+        for platform in &self.platforms {
+            let earlier = before.platforms.iter().find(|it| it.name == platform.name);
+            if let Some(earlier) = earlier
+                && self.named_ids(platform) != before.named_ids(earlier)
+            {
+                renamed.push(platform.name.clone());
+            }
+        }
+        renamed
+    }
+
+    /// The names of strategies by the ids of a platform.
+    fn named_ids<'a>(&'a self, platform: &'a PlatformIds) -> BTreeMap<&'a str, &'a str> {
+        let mut names = BTreeMap::new();
+        for (id, strategy) in &platform.ids {
+            names.insert(id.as_str(), self.strategies[*strategy].name.as_str());
+        }
+        names
+    }
+
     /// The rules of a plan.
     pub fn new(plan: CatalogPlan) -> Self {
         let mut platforms = Vec::new();

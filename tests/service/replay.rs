@@ -390,6 +390,31 @@ fn fact_that_no_decision_needs_is_no_gap() {
     assert_eq!(report["incomplete_rows"], bids, "{report:#}");
 }
 
+/// Both configs decide alike about each strategy; the answers for two ids change places.
+#[test]
+fn swapped_ids_of_a_platform_are_a_gap() {
+    let logged = Logged::new();
+    let ids = "T1 = \"new-users\", T2 = \"ios-vip\"";
+    let before = logged.store.path().join("before.toml");
+    fs::copy(logged.config(ids, ids), &before).unwrap();
+    let swapped = logged.config(ids, "T2 = \"new-users\", T1 = \"ios-vip\"");
+    let against = [
+        "--against",
+        before.to_str().unwrap(),
+        "--assert",
+        "unchanged",
+    ];
+    let Outcome { status, stdout, .. } = logged.replay(&swapped, &against);
+    assert_eq!(status, Some(3), "{stdout}");
+    assert!(
+        stdout.contains("ids of platform tencent name other strategies"),
+        "{stdout}"
+    );
+
+    let Outcome { status, stdout, .. } = logged.replay(&before, &against);
+    assert_eq!(status, Some(0), "{stdout}");
+}
+
 #[test]
 fn files_of_secrets_may_be_missing() {
     let logged = Logged::new();
@@ -422,7 +447,7 @@ fn limits_of_a_change_and_gaps_are_reported() {
     let Outcome { status, stdout, .. } = logged.replay(&salted, &["--assert", "unchanged"]);
     assert_eq!(status, Some(3));
     assert!(
-        stdout.contains("experiment price has another salt, layer, hash or unit"),
+        stdout.contains("experiment price has another salt, layer or unit"),
         "{stdout}"
     );
     // Its buckets are unknown, which is no move.

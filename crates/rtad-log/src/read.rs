@@ -17,8 +17,8 @@ use crate::row::{
 };
 use crate::schema::{VERSION, VERSION_KEY};
 
-/// Rows that are read at once.
-const BATCH: usize = 1 << 12;
+/// Rows that are read at once. Their bodies may have 64 KiB each: 16 MiB.
+const BATCH: usize = 256;
 
 /// A file that cannot be read.
 #[derive(Debug, thiserror::Error)]
