@@ -139,8 +139,8 @@ fn send_requests(
                 .map(|(bid, reason)| (*bid, reason.as_str()))
                 .collect();
             match decided[..] {
-                [(false, "member"), (true, "member")] => true,
-                [(true, "not_member"), (false, "not_member")] => false,
+                [(false, "member"), (true, "rule")] => true,
+                [(true, "not_member"), (false, "rule")] => false,
                 _ => panic!("both strategies decide from one generation: {decisions:?}"),
             }
         };

@@ -98,7 +98,7 @@ class TestDockerfile:
             for _, template, container in overlay.containers():
                 context = template["spec"]["securityContext"]
                 assert (context["runAsUser"], context["runAsGroup"]) == (int(user), int(group))
-                assert container["command"][0] in ["rtad", "rtad-loader", "rtad-writer"]
+                assert container["command"][0] in ["rtad", "rtad-loader", "rtad-writer", "bash"]
                 assert (
                     [str(port["containerPort"]) for port in container.get("ports", [])] or ports
                 ) == ports
