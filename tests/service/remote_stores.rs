@@ -41,10 +41,10 @@ fn chain(error: &StoreError) -> String {
 
 /// Asserts that a pod that polls `url` follows publishes and rollbacks in `depot` and shares
 /// unchanged chunks.
-fn follows(depot: &Depot, url: &str, text: &str) {
+fn follows(depot: &Depot, url: &str) {
     let all = members(1);
     depot.publish(AUDIENCE, &all[..1000], &Spec::small());
-    let server = Server::start(config(url, text, OFTEN));
+    let server = Server::start(config(url, CONFIG, OFTEN));
     let mut client = server.connect();
     let mut serves = |generation, count: usize| {
         wait_until("the generation is served", || {
@@ -88,7 +88,7 @@ fn follows(depot: &Depot, url: &str, text: &str) {
 fn pod_follows_a_store_over_http() {
     let depot = Depot::new();
     let web = FileServer::serve(&depot.root);
-    follows(&depot, &web.url(), CONFIG);
+    follows(&depot, &web.url());
     assert!(web.requests("") > 20);
 }
 
@@ -97,15 +97,7 @@ fn pod_follows_a_store_in_a_bucket() {
     let Some(url) = bucket_url("pod-named") else {
         return;
     };
-    follows(&Depot::over(&url), &url, CONFIG);
-}
-
-#[test]
-fn without_a_config_a_pod_serves_all_that_a_bucket_lists() {
-    let Some(url) = bucket_url("pod-listed") else {
-        return;
-    };
-    follows(&Depot::over(&url), &url, "");
+    follows(&Depot::over(&url), &url);
 }
 
 #[test]

@@ -1,8 +1,6 @@
 """Keys of ids: those of the loader for every kind, whatever form the column has."""
 
 import json
-import struct
-import subprocess
 
 import duckdb
 import numpy
@@ -11,7 +9,7 @@ import polars
 import pyarrow
 import pytest
 
-from suites.testkit.programs import LOADER, synth
+from suites.testkit.programs import loader, synth
 
 KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"]
 # Spellings that are trimmed, blank or malformed for most kinds.
@@ -21,16 +19,6 @@ ODD += ["d41d8cd98f00b204e9800998ecf8427e", "00000000-0000-0000-0000-00000000000
 ODD += ["a" * 200, "0x" + "1" * 30]
 
 
-def cli_keys(kind, ids, tmp_path):
-    """Keys that the loader makes of ids, in order, and its report."""
-    command = [LOADER, "keys", "--id-kind", kind, "--report", tmp_path / "report.json"]
-    command += ["--threads", "1", "--quiet", "-"]
-    done = subprocess.run(command, input="\n".join(ids).encode(), capture_output=True)
-    assert done.returncode == 0, done.stderr
-    records = struct.iter_unpack("16s", done.stdout)
-    return [key for (key,) in records], json.loads((tmp_path / "report.json").read_text())
-
-
 def odd(kind):
     ids = synth(500, "--id-kind", kind)
     return ids + [one.upper() for one in ids] + [one.lower() for one in ids] + ODD
@@ -38,12 +26,18 @@ def odd(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_are_those_of_the_loader(rtad, kind, tmp_path):
+    """The loader builds an audience by its keys; the package looks up its own."""
     ids = odd(kind)
+    flags = ["--store", tmp_path, "--audience", "a", "--id-kind", kind, "--json"]
+    limits = ["--max-reject-ratio", "1", "--allow-lookalikes"]
+    report = json.loads(loader("build", *flags, *limits, "-", given="\n".join(ids)))
+
     column = rtad.keys(kind, ids)
-    expected, report = cli_keys(kind, ids, tmp_path)
-    found, rejected = column.to_pylist(), report["rejected"]
-    assert [key for key in found if key is not None] == expected
-    assert (column.blank, column.malformed) == (rejected["blank"], rejected["malformed"])
+    found = column.to_pylist()
+    assert len({key for key in found if key is not None}) == report["keys"]
+    assert (column.blank, column.malformed) == (report["blank"], report["rejected"]["malformed"])
+    members = rtad.Audience.open(tmp_path, "a").contains(ids, kind).to_pylist()
+    assert members == [None if key is None else True for key in found]
     assert found == [rtad.key(kind, one) for one in ids]
 
 
