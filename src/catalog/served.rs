@@ -37,7 +37,7 @@ pub struct Catalog {
     api: ApiAccess,
 }
 
-/// What a catalog is made of.
+/// The parts of a catalog.
 #[derive(Debug, Default)]
 pub struct CatalogParts {
     /// Audiences, loaded or not.

@@ -340,7 +340,7 @@ fn parsed(text: &'static str) -> DeValue<'static> {
 
 /// Attempts to read a document, each without the values whose mistakes are known.
 struct Reading<'a> {
-    /// What is still read.
+    /// The values that are still read.
     tree: Tree<'a>,
     /// For each list that lost items, the indices in the document of those still read.
     kept: BTreeMap<String, Vec<usize>>,

@@ -1,6 +1,6 @@
 //! Accepted values in the words of a message, from the texts of serde's errors.
 
-/// What an error of serde says.
+/// The mistake that an error of serde describes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A required key of the table is missing.

@@ -80,7 +80,7 @@ pub fn run(args: &ChunkArgs, output: &Output) -> Result<(), CommandError> {
     output.step_data(&ReportLine::Chunks(line))
 }
 
-/// What the store says of a part: changes by deltas, and a sample of the live filters.
+/// The store's view of a part: changes by deltas, and a sample of the live filters.
 struct Changes {
     merged: MergedDeltas,
     /// `None` if they are unreadable.
