@@ -42,7 +42,6 @@ VALUES = (
     "max_shrink",
     "max_growth",
     "min_overlap",
-    "max_carried_loss",
     "sign_key",
     "expires",
 )

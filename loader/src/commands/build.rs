@@ -59,9 +59,9 @@ use stages::Stages;
 ///
 /// Devices appended or removed since the previous build stay so, whatever the input contains. About
 /// changes from before the previous build the input decides: the report counts those that it
-/// undoes, --max-carried-loss limits them, --keep-carried carries them on. Devices with a tombstone
-/// are left out. Deltas appended during the build apply to the new generation. An audience of
-/// appended devices alone is built by --keep-carried --allow-empty of an empty input.
+/// undoes, --keep-carried carries them on. Devices with a tombstone are left out. Deltas appended
+/// during the build apply to the new generation. An audience of appended devices alone is built by
+/// --keep-carried --allow-empty of an empty input.
 ///
 /// The same set of ids gives byte-identical chunks. Input order, duplicates, threads and memory
 /// have no effect.
@@ -154,9 +154,7 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
         budget: *budget,
         counts,
         merged,
-        carried: carried
-            .as_ref()
-            .map(|carried| (carried, &args.carried.limit)),
+        carried: carried.as_ref(),
         gate: *gate,
         live: live.as_ref(),
         lineage,
@@ -242,7 +240,6 @@ impl Prepared {
         let input = args
             .input
             .resolve_with_value(&args.inputs, args.value.as_deref())?;
-        let limit = &args.carried.limit;
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;
@@ -255,8 +252,8 @@ impl Prepared {
         let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
         let live = runtime.block_on(live).map_err(GateError::OverlapUnknown)?;
         let mut merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
-        let flags = (args.carried.keep_carried, limit.is_given());
-        let carried = Carried::read(flags, &mut merged, writer.store(), &base);
+        let is_kept = args.carried.keep_carried;
+        let carried = Carried::read(is_kept, &mut merged, writer.store(), &base);
         let carried = runtime.block_on(carried)?;
         disk_space::check(&input, dir, &budget)?;
         let rejects = args.rejects.create(&input)?;

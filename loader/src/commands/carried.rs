@@ -5,8 +5,6 @@
 //! input, unless `--keep-carried` applies them again. The differences are counted while keys are
 //! sorted.
 
-use std::fmt;
-
 use clap::Args;
 use indicatif::HumanCount;
 use rtad_cli::command_error::CommandError;
@@ -17,7 +15,6 @@ use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::gate::GateError;
 use crate::keys::{Distinct, KeyChecks};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
@@ -27,55 +24,6 @@ pub struct CarriedArgs {
     /// input contains
     #[arg(long)]
     pub(super) keep_carried: bool,
-    #[command(flatten)]
-    pub(super) limit: CarriedLimitArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct CarriedLimitArgs {
-    /// Publish nothing if the input undoes more of these changes than N, or than P percent of them
-    #[arg(long, value_name = "N|P%", value_parser = parse_limit)]
-    max_carried_loss: Option<CarriedLimit>,
-}
-
-/// Highest number of changes that an input may undo.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum CarriedLimit {
-    Changes(u64),
-    Percent(f64),
-}
-
-fn parse_limit(text: &str) -> Result<CarriedLimit, &'static str> {
-    let limit = match text.strip_suffix('%') {
-        None => text.parse().ok().map(CarriedLimit::Changes),
-        Some(percent) => {
-            let percent = percent
-                .parse()
-                .ok()
-                .filter(|percent| (0.0..=100.0).contains(percent));
-            percent.map(CarriedLimit::Percent)
-        }
-    };
-    limit.ok_or("accepted: a number of changes, or a percentage such as 5%")
-}
-
-impl fmt::Display for CarriedLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Changes(changes) => write!(f, "{changes}"),
-            Self::Percent(percent) => write!(f, "{percent}%"),
-        }
-    }
-}
-
-impl CarriedLimit {
-    fn allows(self, lost: u64, all: u64) -> bool {
-        match self {
-            Self::Changes(most) => lost <= most,
-            // Rounding must not cost a change.
-            Self::Percent(percent) => lost as f64 <= all as f64 * percent / 100.0 * (1.0 + 1e-12),
-        }
-    }
 }
 
 /// The carried changes of the live generation.
@@ -100,12 +48,11 @@ pub struct CarriedReport {
     pub(super) kept: bool,
 }
 
-/// Carried changes that a flag needs and that cannot be read.
+/// Carried changes that are to be kept and cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the deltas merged into the live generation are unreadable, so its carried changes are \
-     unknown; nothing was published; without --keep-carried and --max-carried-loss the input \
-     decides"
+     unknown; nothing was published; without --keep-carried the input decides"
 )]
 struct CarriedUnreadable(#[source] StoreError);
 
@@ -116,17 +63,17 @@ impl CommandFailure for CarriedUnreadable {
 }
 
 impl Carried {
-    /// Reads the carried changes, and adds them to `merged` if they are kept. Unless they are
-    /// needed, unreadable ones are a warning.
+    /// Reads the carried changes, and adds them to `merged` if they are kept. Unless they are,
+    /// unreadable ones are a warning.
     pub async fn read(
-        (is_kept, is_needed): (bool, bool),
+        is_kept: bool,
         merged: &mut MergedDeltas,
         store: &Store,
         base: &Base,
     ) -> Result<Option<Self>, CommandError> {
         let changes = match merged.read_carried(store, base).await {
             Ok(changes) => changes,
-            Err(source) if is_kept || is_needed => {
+            Err(source) if is_kept => {
                 return Err(CarriedUnreadable(source).into());
             }
             Err(error) => {
@@ -208,64 +155,6 @@ impl CarriedReport {
                  previous build, and has {returned} that were removed before it; the input \
                  decides; --keep-carried keeps such changes"
             ));
-        }
-    }
-}
-
-impl CarriedLimitArgs {
-    /// Whether a flag needs the carried changes.
-    pub const fn is_given(&self) -> bool {
-        self.max_carried_loss.is_some()
-    }
-
-    /// Checks `--max-carried-loss`.
-    pub fn check(&self, report: CarriedReport) -> Result<(), GateError> {
-        let CarriedReport {
-            added,
-            removed,
-            dropped,
-            returned,
-            ..
-        } = report;
-        let all = added + removed;
-        match self
-            .max_carried_loss
-            .filter(|limit| !limit.allows(dropped + returned, all))
-        {
-            None => Ok(()),
-            Some(limit) => Err(GateError::Carried {
-                limit: limit.to_string(),
-                dropped,
-                returned,
-                all,
-            }),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limit_is_a_number_or_a_percentage() {
-        for (text, lost, all, allows) in [
-            ("0", 0, 10, true),
-            ("0", 1, 10, false),
-            ("3", 3, 3, true),
-            ("10%", 1, 10, true),
-            ("10%", 2, 10, false),
-            ("0.1%", 3, 3000, true),
-            ("0%", 0, 0, true),
-        ] {
-            assert_eq!(
-                parse_limit(text).unwrap().allows(lost, all),
-                allows,
-                "{text} {lost}"
-            );
-        }
-        for refused in ["", "%", "-1", "1.5", "101%", "-1%", "NaN%", "5 %x"] {
-            assert!(parse_limit(refused).is_err(), "{refused}");
         }
     }
 }

@@ -121,17 +121,6 @@ checked; nothing was published; --min-overlap 0 skips the check"
     )]
     OverlapUnknown(#[source] StoreError),
     #[error(
-        "changes carried from before the previous build: expected at most --max-carried-loss \
-{limit} undone, found {dropped} additions and {returned} removals of {all}; nothing was published; \
---keep-carried carries them on"
-    )]
-    Carried {
-        limit: String,
-        dropped: u64,
-        returned: u64,
-        all: u64,
-    },
-    #[error(
         "false-positive rate: expected at most {max:e}, twice --fpr, found {found:e}; nothing was \
 published; the keys may not be md5s"
     )]

@@ -16,7 +16,7 @@ use rtad_core::snapshot::{
 };
 use rtad_store::write::Publication;
 
-use super::super::carried::{Carried, CarriedLimitArgs};
+use super::super::carried::Carried;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
 use super::super::new_manifest::{NO_GENERATION, new_manifest};
@@ -44,7 +44,7 @@ pub struct BuildPlan<'a> {
     pub(super) budget: Budget,
     pub(super) counts: Counts,
     pub(super) merged: &'a MergedDeltas,
-    pub(super) carried: Option<(&'a Carried, &'a CarriedLimitArgs)>,
+    pub(super) carried: Option<&'a Carried>,
     pub(super) gate: Gate,
     pub(super) live: Option<&'a LiveSample>,
     pub(super) lineage: Lineage,
@@ -165,7 +165,7 @@ impl BuildPlan<'_> {
     pub fn checks(&self) -> KeyChecks<'_> {
         let checks = self
             .carried
-            .map_or_else(KeyChecks::default, |(carried, _)| carried.checks());
+            .map_or_else(KeyChecks::default, Carried::checks);
         let live = self.live.map(|live| &live.filters as &dyn ShardFilters);
         let has_values = self.filter.value_bits() > 0;
         KeyChecks {
@@ -187,11 +187,8 @@ impl BuildPlan<'_> {
 
     fn check(&self, distinct: &Distinct) -> Result<(), CommandError> {
         self.gate.check_keys(distinct.left)?;
-        self.gate
-            .check_overlap(self.live.map(|live| live.overlap(distinct.in_live)))?;
-        let check =
-            |(carried, limit): (&Carried, &CarriedLimitArgs)| limit.check(carried.report(distinct));
-        Ok(self.carried.map_or(Ok(()), check)?)
+        let overlap = self.live.map(|live| live.overlap(distinct.in_live));
+        Ok(self.gate.check_overlap(overlap)?)
     }
 
     fn make(

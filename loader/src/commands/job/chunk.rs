@@ -93,8 +93,7 @@ impl Changes {
     async fn read(args: &ChunkArgs, store: &StoreWriter) -> Result<Self, CommandError> {
         let (store, base) = (store.store(), args.job.base());
         let mut merged = MergedDeltas::read(store, &base).await?;
-        let flags = (args.job.keeps_carried(), false);
-        let carried = Carried::read(flags, &mut merged, store, &base).await?;
+        let carried = Carried::read(args.job.keeps_carried(), &mut merged, store, &base).await?;
         let live = LiveSample::read_shards(store, &base, args.part.shards(), false).await?;
         Ok(Self {
             merged,

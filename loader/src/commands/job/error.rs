@@ -54,11 +54,6 @@ pub enum JobError {
          --min-overlap 0 skips the check"
     )]
     OverlapUnknown,
-    #[error(
-        "--max-carried-loss: a task could not read the carried changes; nothing was published; \
-         without the flag they are lost"
-    )]
-    CarriedUnknown,
     #[error("the chunks give an invalid manifest; nothing was published")]
     InvalidManifest(#[source] ManifestError),
     #[error(

@@ -122,8 +122,7 @@ impl Begun {
         let store = writer.store();
         let gate = Gate::open(&args.gate, filter, args.fpr, store, &base).await?;
         let mut merged = MergedDeltas::read(store, &base).await?;
-        let flags = (args.carried.keep_carried, args.carried.limit.is_given());
-        let carried = Carried::read(flags, &mut merged, store, &base).await?;
+        let carried = Carried::read(args.carried.keep_carried, &mut merged, store, &base).await?;
         Ok(Self {
             base,
             gate,
@@ -178,11 +177,6 @@ impl Reports {
         self.check_parts()?;
         self.check_keys(begun)?;
 
-        match self.carried(begun) {
-            Some(carried) => args.carried.limit.check(carried)?,
-            None if args.carried.limit.is_given() => return Err(JobError::CarriedUnknown.into()),
-            None => {}
-        }
         // Of the input: deltas must not make up for a list that is missing.
         if self.made.counts().keys == 0 && !args.allow_empty {
             let rows = self.made.rows;
