@@ -20,7 +20,7 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Appended, MAX_TOMBSTONES};
 
-use super::context::{Output, Target, published, runtime};
+use super::context::{Output, Target, default_threads, published, runtime};
 use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
@@ -133,7 +133,7 @@ fn run(
     let rejects = args.rejects.create(&input)?;
     let progress = output.progress();
     progress.phase("reading rows");
-    let mut parsers: Vec<_> = (0..args.input.threads())
+    let mut parsers: Vec<_> = (0..default_threads())
         .map(|_| CollectedKeys::default())
         .collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;

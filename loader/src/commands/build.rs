@@ -240,7 +240,7 @@ impl Prepared {
         let input = args
             .input
             .resolve_with_value(&args.inputs, args.value.as_deref())?;
-        let budget = args.memory.budget(&args.input)?;
+        let budget = args.memory.budget()?;
         let runtime = runtime()?;
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;
         runtime.block_on(writer.check_unsigned_write(base.audience()))?;

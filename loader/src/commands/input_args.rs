@@ -1,7 +1,6 @@
 //! Flags for reading inputs, shared by all commands that read any.
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -10,7 +9,6 @@ use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::{Case, KeyMaker};
 
-use super::context::default_threads;
 use crate::input::{Batches, CellSyntax, Column, Input, Kinds, KindsError, Layout, Source, expand};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -87,9 +85,6 @@ pub struct InputArgs {
     /// Additional id that means "no id"; repeatable
     #[arg(long = "blank", value_name = "ID")]
     blanks: Vec<String>,
-    /// Threads for parsing and building [default: one per core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
     /// Rows of the program around the loader, in place of inputs.
     #[arg(skip)]
     batches: Option<Batches>,
@@ -117,15 +112,6 @@ impl CommandFailure for InputArgsError {
 }
 
 impl InputArgs {
-    /// The value of `--threads`, if given.
-    pub fn explicit_threads(&self) -> Option<usize> {
-        self.threads.map(NonZeroUsize::get)
-    }
-
-    pub fn threads(&self) -> usize {
-        self.threads.map_or_else(default_threads, NonZeroUsize::get)
-    }
-
     pub fn set_batches(&mut self, batches: Batches) {
         self.batches = Some(batches);
     }

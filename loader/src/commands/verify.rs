@@ -20,7 +20,7 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
 use rtad_store::{Store, StoreError};
 
-use super::context::{Output, Target, TargetError, runtime};
+use super::context::{Output, Target, TargetError, default_threads, runtime};
 use super::error::CommonError;
 use super::input_args::InputArgs;
 use super::input_report::InputReport;
@@ -108,7 +108,7 @@ pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
         .then(|| args.input.resolve(&args.against))
         .transpose()?;
     let store = args.target.open()?;
-    let threads = args.input.threads();
+    let threads = default_threads();
     let progress = output.progress();
     progress.phase("reading chunks");
     let snapshot = runtime()?.block_on(load(&args, &store, threads, &progress))?;

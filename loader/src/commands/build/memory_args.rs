@@ -1,15 +1,19 @@
-//! Flags for the memory limit and the spill directory of a build.
+//! Flags for the threads, the memory limit and the spill directory of a build.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::input_args::InputArgs;
+use super::super::context::default_threads;
 use super::super::value_parsers::parse_size;
 use crate::keys::{Budget, SpillDir, SpillError, TooLittle};
 
 #[derive(Debug, Args)]
 pub struct MemoryArgs {
+    /// Threads for parsing and building [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
     /// Memory limit of the build, such as 256MiB or 4GiB: at least 64MiB, plus 16MiB for each
     /// thread beyond two
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
@@ -22,10 +26,10 @@ pub struct MemoryArgs {
 
 impl MemoryArgs {
     /// Divides the memory among the threads: as many as given, else as cores and memory allow.
-    pub fn budget(&self, input: &InputArgs) -> Result<Budget, TooLittle> {
-        let threads = match input.explicit_threads() {
-            Some(threads) => threads,
-            None => Budget::threads_for(self.memory, input.threads()),
+    pub fn budget(&self) -> Result<Budget, TooLittle> {
+        let threads = match self.threads {
+            Some(threads) => threads.get(),
+            None => Budget::threads_for(self.memory, default_threads()),
         };
         Budget::new(self.memory, threads)
     }
