@@ -54,8 +54,8 @@ use stages::Stages;
 /// values count towards --max-reject-ratio, because many empty ids are normal; it holds for each
 /// input. A line longer than 64 KiB is one malformed row. Duplicates are harmless.
 ///
-/// Keys stay in memory while they fit --memory and are spilled to disk beyond that: 16 bytes per
-/// usable id, duplicates included.
+/// Keys stay in memory while they fit --memory. Beyond that they are spilled to unnamed files in
+/// TMPDIR, or /tmp: 16 bytes per usable id, duplicates included.
 ///
 /// Devices appended or removed since the previous build stay so, whatever the input contains. About
 /// changes from before the previous build the input decides: the report counts those that it
@@ -122,7 +122,7 @@ impl BuildArgs {
 }
 
 pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
-    let dir = args.memory.spill_dir()?;
+    let dir = SpillDir::temporary();
     let mut build = Prepared::new(&args, &dir)?;
     let mut stages = Stages::begin(&build.budget);
     let progress = output.progress();

@@ -34,10 +34,7 @@ impl CommandFailure for OutputFileError {
 
 impl CommandFailure for SpillError {
     fn exit(&self) -> ExitStatus {
-        match self {
-            Self::NoDirectory { .. } => ExitStatus::Usage,
-            _ => ExitStatus::Unexpected,
-        }
+        ExitStatus::Unexpected
     }
 }
 

@@ -2,10 +2,9 @@
 //!
 //! A file without a name ends with the process, `kill -9` included.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::error::SpillError;
 
@@ -17,30 +16,10 @@ const FILES: u64 = 16_384;
 pub struct SpillDir(PathBuf);
 
 impl SpillDir {
-    /// The system's directory for temporary files.
+    /// `$TMPDIR`, or else `/tmp`.
     pub fn temporary() -> Self {
         raise_file_limit();
         Self(std::env::temp_dir())
-    }
-
-    /// This directory, created if it is missing.
-    pub fn at(path: &Path) -> Result<Self, SpillError> {
-        raise_file_limit();
-
-        let created = DirBuilder::new().mode(0o700).create(path);
-        let source = match created {
-            _ if path.is_dir() => return Ok(Self(path.to_owned())),
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => error,
-            _ => io::ErrorKind::NotADirectory.into(),
-        };
-
-        let dir = path.display().to_string();
-        Err(match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                SpillError::NoDirectory { dir, source }
-            }
-            _ => SpillError::Create { dir, source },
-        })
     }
 
     /// Creates a file that ends when it is closed.

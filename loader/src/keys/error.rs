@@ -5,9 +5,7 @@ use std::io;
 /// Failure of a spill directory, or of a shard or chunk that does not fit memory.
 #[derive(Debug, thiserror::Error)]
 pub enum SpillError {
-    #[error("spill directory {dir}: expected a directory, or a new name in one")]
-    NoDirectory { dir: String, source: io::Error },
-    #[error("spill directory {dir}: could not create a file in it")]
+    #[error("spill directory {dir}: could not create a file in it; set TMPDIR to another")]
     Create { dir: String, source: io::Error },
     #[error("spill directory {dir}: could not write to it")]
     Write { dir: String, source: io::Error },
@@ -15,7 +13,7 @@ pub enum SpillError {
     Read { dir: String, source: io::Error },
     #[error(
         "spill directory {dir}: the keys of these inputs need about {needed} bytes, \
-         found {found} free; choose another with --spill-dir, or raise --memory to spill less"
+         found {found} free; set TMPDIR to another, or raise --memory to spill less"
     )]
     NoRoom {
         dir: String,
@@ -26,7 +24,7 @@ pub enum SpillError {
     Changed { dir: String },
     #[error(
         "spill directory {dir}: no room left after {written} bytes of keys; \
-         choose another with --spill-dir, or raise --memory to spill less"
+         set TMPDIR to another, or raise --memory to spill less"
     )]
     Full {
         dir: String,

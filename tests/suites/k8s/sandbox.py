@@ -97,12 +97,10 @@ class Sandbox:
             if "secret" in volume:
                 for name in self.secrets(path, container):
                     put_as_kubelet(folder, name, SECRET)
-        environment = {name: here(value) for name, value in variables.items()}
         # Other paths must not be written.
-        environment |= {
-            "PATH": f"{programs()}:/usr/bin:/bin",
-            "TMPDIR": str(self.root / "no-such-folder"),
-        }
+        environment = {"TMPDIR": str(self.root / "no-such-folder")}
+        environment |= {name: here(value) for name, value in variables.items()}
+        environment["PATH"] = f"{programs()}:/usr/bin:/bin"
         self.change_owner()
 
         def there(text):

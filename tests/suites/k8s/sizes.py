@@ -72,11 +72,8 @@ def building(overlay):
             )
             if memory < 1.1 * quantity(flags["--memory"].removesuffix("B")):
                 yield f"{name}: has {container['resources']['limits']['memory']} of memory for --memory {flags['--memory']}"
-            [mount] = [
-                one
-                for one in container["volumeMounts"]
-                if flags["--spill-dir"].startswith(one["mountPath"] + "/")
-            ]
+            folder = overlay.environment(container)["TMPDIR"]
+            [mount] = [one for one in container["volumeMounts"] if one["mountPath"] == folder]
             [volume] = [one for one in template["spec"]["volumes"] if one["name"] == mount["name"]]
             if quantity(volume["emptyDir"]["sizeLimit"]) < 32 * sized_for(document):
                 yield f"{name}: {volume['emptyDir']['sizeLimit']} of scratch for {sized_for(document)} keys"

@@ -55,8 +55,6 @@ class Unit:
     def commands(self, variables):
         """Command lines, with variables and specifiers as systemd replaces them."""
         folder, _ = self.credentials()
-        caches = [path for path in self.folders() if path.startswith("/var/cache/")]
-        variables = variables | {"CACHE_DIRECTORY": ":".join(caches)}
         for line in self.settings["ExecStart"]:
             words = []
             for word in shlex.split(line):

@@ -1,13 +1,12 @@
-//! Flags for the threads, the memory limit and the spill directory of a build.
+//! Flags for the threads and the memory limit of a build.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use clap::Args;
 
 use super::super::context::default_threads;
 use super::super::value_parsers::parse_size;
-use crate::keys::{Budget, SpillDir, SpillError, TooLittle};
+use crate::keys::{Budget, TooLittle};
 
 #[derive(Debug, Args)]
 pub struct MemoryArgs {
@@ -18,10 +17,6 @@ pub struct MemoryArgs {
     /// thread beyond two
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     memory: u64,
-    /// Spill keys to unnamed files in DIR, which is created if needed, instead of the system's
-    /// temporary directory
-    #[arg(long, value_name = "DIR")]
-    spill_dir: Option<PathBuf>,
 }
 
 impl MemoryArgs {
@@ -32,12 +27,5 @@ impl MemoryArgs {
             None => Budget::threads_for(self.memory, default_threads()),
         };
         Budget::new(self.memory, threads)
-    }
-
-    pub fn spill_dir(&self) -> Result<SpillDir, SpillError> {
-        match &self.spill_dir {
-            Some(dir) => SpillDir::at(dir),
-            None => Ok(SpillDir::temporary()),
-        }
     }
 }
