@@ -14,7 +14,6 @@ use rtad_core::snapshot::shards_per_chunk;
 
 use super::context::Output;
 use super::error::CommonError;
-use super::value_parsers::parse_size;
 
 /// Memory of a pod beside one snapshot with `swap = "rolling"`, and beside two with `"whole"`:
 /// `docs/guides/size-a-fleet.md`.
@@ -37,12 +36,6 @@ pub struct PlanArgs {
     /// False-positive rate, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Only this kind of filter: block512, ribbon [default: all that have this rate]
-    #[arg(long, value_name = "KIND")]
-    filter: Option<FilterKind>,
-    /// Memory limit of a pod: shows which kinds fit, and with which `store.swap`
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    memory: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,9 +59,9 @@ struct FilterPlan {
     swap_memory_bytes: u64,
     chunks: u64,
     disk_bytes: u64,
-    /// The value of `store.swap` for a pod of the given memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    swap: Option<&'static str>,
+    /// Memory limits of a pod, by `store.swap`.
+    whole_pod_bytes: u64,
+    rolling_pod_bytes: u64,
 }
 
 /// A number of keys, also in exponent notation: 1.5e9.
@@ -88,16 +81,9 @@ fn parse_keys(text: &str) -> Result<u64, &'static str> {
 
 pub fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
     let keys = args.keys;
-    let plan = |kind| FilterPlan::new(kind, keys, args.fpr, args.memory);
-    let filters = match args.filter {
-        Some(kind) => vec![plan(kind)?],
-        None => {
-            let mut filters = vec![plan(FilterKind::Block512)?];
-            // It does not have the lowest rates.
-            filters.extend(plan(FilterKind::Ribbon));
-            filters
-        }
-    };
+    let mut filters = vec![FilterPlan::new(FilterKind::Block512, keys, args.fpr)?];
+    // It does not have the lowest rates.
+    filters.extend(FilterPlan::new(FilterKind::Ribbon, keys, args.fpr));
     let report = PlanReport {
         keys,
         target_fpr: args.fpr,
@@ -115,12 +101,7 @@ pub fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
 }
 
 impl FilterPlan {
-    fn new(
-        kind: FilterKind,
-        keys: u64,
-        fpr: f64,
-        pod_bytes: Option<u64>,
-    ) -> Result<Self, CommonError> {
+    fn new(kind: FilterKind, keys: u64, fpr: f64) -> Result<Self, CommonError> {
         let spec = FilterSpec::for_fpr(kind, fpr).map_err(CommonError::Fpr)?;
         let memory = filter_bytes(&spec, keys);
         let per_chunk = u64::from(shards_per_chunk(&spec, keys));
@@ -136,19 +117,9 @@ impl FilterPlan {
             swap_memory_bytes: 2 * memory,
             chunks,
             disk_bytes: memory + headers,
-            swap: pod_bytes.map(|pod| swap_mode(memory, pod)),
+            whole_pod_bytes: 2 * memory + BESIDE_WHOLE,
+            rolling_pod_bytes: memory + BESIDE_ROLLING,
         })
-    }
-}
-
-/// The value of `store.swap` with which a pod of this memory can replace a snapshot.
-const fn swap_mode(snapshot_bytes: u64, pod_bytes: u64) -> &'static str {
-    if pod_bytes >= 2 * snapshot_bytes + BESIDE_WHOLE {
-        "whole"
-    } else if pod_bytes >= snapshot_bytes + BESIDE_ROLLING {
-        "rolling"
-    } else {
-        "too large"
     }
 }
 

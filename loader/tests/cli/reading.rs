@@ -258,9 +258,16 @@ fn plan_reports_all_kinds_of_filter() {
         ["block512", "ribbon"]
     );
     assert_eq!(plan["one_core_pods"], 3);
-    let text = sandbox.run("plan --keys 600000000 --filter ribbon").stdout;
+    let [rolling, whole] = ["rolling", "whole"]
+        .map(|swap| filters[1][format!("{swap}_pod_bytes")].as_u64().unwrap());
+    let snapshot = filters[1]["memory_bytes"].as_u64().unwrap();
+    assert_eq!(
+        [rolling, whole],
+        [snapshot + 700_000_000, 2 * snapshot + 650_000_000]
+    );
+    let text = sandbox.run("plan --keys 600000000").stdout;
     assert!(
-        text.contains("ribbon") && !text.contains("block512") && text.contains("computed"),
+        text.contains("ribbon") && text.contains("rolling pod") && text.contains("computed"),
         "{text}"
     );
     sandbox.run("plan --keys 1 --fpr 0.5").fails(

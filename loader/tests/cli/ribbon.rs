@@ -152,23 +152,11 @@ fn refused_numbers_are_named() {
             2,
             "false-positive rate of a ribbon filter is 0.000001, expected 0.000016",
         );
-    let plan = sandbox.run("plan --keys 1.5e9 --json --memory 4GiB").json();
+    let plan = sandbox.run("plan --keys 1.5e9 --json").json();
     let ribbon = &plan["filters"][1];
     assert_eq!(ribbon["filter"], "ribbon");
     let bits = ribbon["bits_per_key"].as_f64().unwrap();
     assert!((13.6..13.9).contains(&bits), "{bits}");
-    let swaps: Vec<&Value> = plan["filters"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|plan| &plan["swap"])
-        .collect();
-    assert_eq!(swaps, ["too large", "rolling"]);
-    let text = sandbox.run("plan --keys 1.5e9 --memory 8GB").stdout;
-    assert!(
-        text.contains("swap\n") && text.contains("  whole"),
-        "{text}"
-    );
     let kinds = |fpr: &str| {
         let plan = sandbox
             .run(&format!("plan --keys 100000 --json --fpr {fpr}"))
@@ -176,7 +164,4 @@ fn refused_numbers_are_named() {
         plan["filters"].as_array().unwrap().len()
     };
     assert_eq!((kinds("0.001"), kinds("0.000001")), (2, 1));
-    sandbox
-        .run("plan --keys 7 --filter ribbon --fpr 0.000001")
-        .fails(2, "expected 0.000016");
 }

@@ -13,9 +13,8 @@ AFTER_DRAIN = 5
 
 
 def plan(keys):
-    return json.loads(loader("plan", "--keys", keys, "--filter", "block512", "--json"))["filters"][
-        0
-    ]
+    [block512, _] = json.loads(loader("plan", "--keys", keys, "--json"))["filters"]
+    return block512
 
 
 def sized_for(document):
