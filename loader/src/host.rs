@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use rtad_cli::TrustArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{UsageMistake, keep_warnings};
 use rtad_core::snapshot::Snapshot;
@@ -54,7 +55,7 @@ pub fn run(
 }
 
 /// Loads an audience: by the flags `--store`, `--audience`, `--public-key` and `--generation`, as
-/// those of `query`.
+/// those of `verify`.
 ///
 /// # Errors
 ///
@@ -75,6 +76,8 @@ pub fn load(arguments: &[String], watch: &Watch) -> Result<Snapshot, CommandErro
 struct LoadFlags {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    trust: TrustArgs,
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
 }
@@ -86,8 +89,9 @@ fn parsed<P: Parser>(arguments: &[String]) -> Result<P, UsageMistake> {
 }
 
 async fn read(flags: &LoadFlags, progress: &Progress) -> Result<Snapshot, CommandError> {
-    let (target, store) = (&flags.target, flags.target.open()?);
-    let (manifest, overlay) = target
+    let store = flags.trust.applied_to(flags.target.open()?)?;
+    let (manifest, overlay) = flags
+        .target
         .manifest_and_overlay(&store, flags.generation)
         .await?;
     let mut chunks = vec![None; manifest.chunks().len()];

@@ -36,8 +36,8 @@ class Audience:
         `url` is the store: a directory, s3://, gs://, az://, https:// or http://. With a
         `public_key`, a minisign key or a file of them, its manifest must be signed by one.
         """
-        target = {"store": url, "audience": name, "public_key": public_key}
-        flags = command(None, target | {"generation": generation})
+        target = {"store": url, "audience": name}
+        flags = command(None, target | {"public_key": public_key, "generation": generation})
         with callback(progress) as told:
             return cls(_rtad.Snapshot.load(flags, told), target)
 

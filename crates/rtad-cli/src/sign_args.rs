@@ -13,19 +13,24 @@ use rtad_store::{Store, Trust};
 use crate::signer::Signer;
 use crate::trust_args::TrustArgs;
 
-/// `--sign-key` and `--allow-unsigned`.
+/// `--sign-key`.
 #[derive(Debug, Args)]
 pub struct SignArgs {
     /// Sign the publication with this minisign secret key; the password of a protected key is read
     /// from the environment variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
+}
+
+/// `--allow-unsigned`.
+#[derive(Debug, Args)]
+pub struct UnsignedArgs {
     /// Without --sign-key: write unsigned files over a signed generation, or roll back to an
     /// unsigned one, although pods with public keys refuse both. With --sign-key and without
     /// --public-key: sign also the content of files that this key has not signed, as at the first
     /// signed build
     #[arg(long)]
-    allow_unsigned: bool,
+    pub allow_unsigned: bool,
 }
 
 /// `--public-key` without `--sign-key`.
@@ -43,20 +48,21 @@ impl CommandFailure for Unsigned {
 }
 
 impl SignArgs {
-    /// Whether files without a signature are allowed.
-    pub const fn allows_unsigned(&self) -> bool {
-        self.allow_unsigned
-    }
-
-    /// Opens the store for writing. A signer without public keys reads only files that it has
-    /// signed: it would sign the content of others, such as a delta by an intruder, in its own
-    /// name.
+    /// Opens the store for writing. Unless it is allowed, a signer without public keys reads only
+    /// files that it has signed: it would sign the content of others, such as a delta by an
+    /// intruder, in its own name.
     ///
     /// # Errors
     ///
     /// If the store is read-only, the signer is not usable, or there are only public keys.
-    pub fn writer(&self, store: Store, trust: &TrustArgs) -> Result<StoreWriter, CommandError> {
-        Ok(self.reloadable_writer(store, trust)?.0)
+    pub fn writer(
+        &self,
+        store: Store,
+        trust: &TrustArgs,
+        allow_unsigned: bool,
+    ) -> Result<StoreWriter, CommandError> {
+        let (writer, _) = self.reloadable_writer(store, trust, allow_unsigned)?;
+        Ok(writer)
     }
 
     /// As [`Self::writer`], with the signer, whose key a process that runs for long can reread.
@@ -68,9 +74,12 @@ impl SignArgs {
         &self,
         store: Store,
         trust: &TrustArgs,
+        allow_unsigned: bool,
     ) -> Result<(StoreWriter, Option<Arc<Signer>>), CommandError> {
-        let (store, signer) = self.signer(store, trust)?;
-        Ok((self.writer_by(store, signer.clone())?, signer))
+        if self.sign_key.is_none() && trust.is_given() {
+            return Err(Unsigned.into());
+        }
+        self.any_writer(store, allow_unsigned)
     }
 
     /// As [`Self::writer`]; allows `--public-key` without `--sign-key`, for commands that rarely
@@ -79,67 +88,36 @@ impl SignArgs {
     /// # Errors
     ///
     /// Those of [`Self::writer`].
-    pub fn writer_or_plain(&self, store: Store) -> Result<StoreWriter, CommandError> {
-        let (store, signer) = self.optional_signer(store)?;
-        self.writer_by(store, signer)
-    }
-
-    /// The store as readers will see it that know only the key of `--sign-key`; the same without
-    /// one.
-    ///
-    /// # Errors
-    ///
-    /// If the key cannot be read.
-    pub fn verifying(&self, store: Store) -> Result<Store, CommandError> {
-        let Some(key) = &self.sign_key else {
-            return Ok(store);
-        };
-        Ok(store.with_trust(Trust::of_signer(Signer::read(key)?.public_key())))
-    }
-
-    /// The writer of a store and signer of [`Self::signer`].
-    ///
-    /// # Errors
-    ///
-    /// If the store is read-only.
-    pub fn writer_by(
+    pub fn writer_or_plain(
         &self,
         store: Store,
-        signer: Option<Arc<Signer>>,
+        allow_unsigned: bool,
     ) -> Result<StoreWriter, CommandError> {
-        let signer = signer.map(|signer| signer as Arc<dyn Sign>);
-        let writer = StoreWriter::new(store)?.with_signer(signer);
-        Ok(writer.refusing_unsigned(!self.allow_unsigned))
+        let (writer, _) = self.any_writer(store, allow_unsigned)?;
+        Ok(writer)
     }
 
-    /// The store as the signer reads it, and the signer, if there is one, checked against the
-    /// store's public keys now rather than after an hour of reading.
-    ///
-    /// # Errors
-    ///
-    /// If the key cannot be read, if the store's public keys reject its signatures, or if there are
-    /// only public keys.
-    pub fn signer(
+    /// The signer is checked against the store's public keys now, not after an hour of reading.
+    fn any_writer(
         &self,
         store: Store,
-        trust: &TrustArgs,
-    ) -> Result<(Store, Option<Arc<Signer>>), CommandError> {
-        if self.sign_key.is_none() && trust.is_given() {
-            return Err(Unsigned.into());
-        }
-        self.optional_signer(store)
-    }
-
-    fn optional_signer(&self, store: Store) -> Result<(Store, Option<Arc<Signer>>), CommandError> {
+        allow_unsigned: bool,
+    ) -> Result<(StoreWriter, Option<Arc<Signer>>), CommandError> {
         let Some(key) = &self.sign_key else {
-            return Ok((store, None));
+            let writer = StoreWriter::new(store)?.refusing_unsigned(!allow_unsigned);
+            return Ok((writer, None));
         };
         let signer = Signer::read(key)?;
         check_signer(&*signer, store.trust())?;
-        let store = match store.trust().is_required() || self.allow_unsigned {
-            true => store,
-            false => store.with_trust(Trust::of_signer(signer.public_key())),
+        let store = if store.trust().is_required() || allow_unsigned {
+            store
+        } else {
+            store.with_trust(Trust::of_signer(signer.public_key()))
         };
-        Ok((store, Some(signer)))
+
+        let writer = StoreWriter::new(store)?
+            .with_signer(Some(Arc::clone(&signer) as Arc<dyn Sign>))
+            .refusing_unsigned(!allow_unsigned);
+        Ok((writer, Some(signer)))
     }
 }

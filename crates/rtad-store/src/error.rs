@@ -109,8 +109,8 @@ pub enum StoreError {
     /// An unsigned write over a signed generation.
     #[error(
         "{audience}: generation {generation} is signed, and pods with public keys refuse \
-         unsigned changes to it; nothing was changed; --sign-key signs them, --allow-unsigned \
-         makes them nevertheless"
+         unsigned changes to it; nothing was changed; --sign-key signs them; a build or a \
+         rollback with --allow-unsigned makes the audience unsigned"
     )]
     Unsigned {
         /// The audience.

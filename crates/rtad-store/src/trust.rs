@@ -192,7 +192,7 @@ pub enum SignatureError {
     /// The signer's own key is the only one accepted, and has not signed it.
     #[error(
         "is not signed by the key of --sign-key, which must not sign it unread: name the keys that \
-         may have signed it with --public-key; --allow-unsigned accepts it as it is"
+         may have signed it with --public-key; `build --allow-unsigned` signs it as it is"
     )]
     NotBySigner,
     /// The file, the signature or the trusted comment was changed.

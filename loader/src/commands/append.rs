@@ -11,9 +11,9 @@ use std::ffi::OsString;
 use clap::Args;
 use serde::Serialize;
 
-use rtad_cli::SignArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit;
+use rtad_cli::{SignArgs, TrustArgs};
 use rtad_core::device::DeviceKey;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
@@ -69,6 +69,8 @@ struct ChangeArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
     sign: SignArgs,
     #[command(flatten)]
     input: InputArgs,
@@ -120,7 +122,8 @@ fn run(
     output: &Output,
 ) -> Result<(), CommandError> {
     let input = args.input.resolve_with_value(&args.inputs, value)?;
-    let store = args.sign.writer(args.target.open()?, &args.target.trust)?;
+    let store = args.trust.applied_to(args.target.open()?)?;
+    let store = args.sign.writer(store, &args.trust, false)?;
     let runtime = runtime()?;
     runtime.block_on(store.check_unsigned_write(&args.target.audience))?;
     let mut writer =

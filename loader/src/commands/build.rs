@@ -16,8 +16,8 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use rtad_cli::SignArgs;
 use rtad_cli::command_error::CommandError;
+use rtad_cli::{SignArgs, TrustArgs, UnsignedArgs};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{Lineage, shards_per_chunk};
@@ -71,6 +71,8 @@ pub struct BuildArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
     input: InputArgs,
     /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
@@ -98,6 +100,8 @@ pub struct BuildArgs {
     carried: CarriedArgs,
     #[command(flatten)]
     sign: SignArgs,
+    #[command(flatten)]
+    unsigned: UnsignedArgs,
     #[command(flatten)]
     expiry: ExpiryArgs,
     #[command(flatten)]
@@ -236,7 +240,9 @@ impl Prepared {
             None => FilterSpec::for_fpr(args.filter, args.fpr),
         };
         let filter = filter.map_err(CommonError::Fpr)?;
-        let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
+        let store = args.trust.applied_to(args.target.open()?)?;
+        let allow_unsigned = args.unsigned.allow_unsigned;
+        let writer = args.sign.writer(store, &args.trust, allow_unsigned)?;
         let input = args
             .input
             .resolve_with_value(&args.inputs, args.value.as_deref())?;

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use rtad_cli::TrustArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Overlay};
@@ -132,8 +131,6 @@ pub struct Target {
     /// Audience name: 1 to 64 characters of a-z, 0-9, _ and -
     #[arg(long, value_name = "NAME")]
     pub(crate) audience: AudienceName,
-    #[command(flatten)]
-    pub(super) trust: TrustArgs,
 }
 
 /// A generation that cannot be read.
@@ -155,7 +152,7 @@ impl CommandFailure for TargetError {
 
 impl Target {
     pub fn open(&self) -> Result<Store, CommandError> {
-        Ok(self.trust.applied_to(Store::open(&self.store)?)?)
+        Ok(Store::open(&self.store)?)
     }
 
     /// The manifest of `generation`, or of the live one, which is checked against `CURRENT`; and

@@ -3,9 +3,9 @@
 use clap::Args;
 use serde::Serialize;
 
-use rtad_cli::SignArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_cli::{SignArgs, TrustArgs, UnsignedArgs};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
@@ -20,7 +20,11 @@ pub struct RollbackArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
     sign: SignArgs,
+    #[command(flatten)]
+    unsigned: UnsignedArgs,
     /// Roll back even if a later manifest is unreadable and the deltas merged into that generation
     /// are therefore unknown. Those deltas are lost, including removals. Tombstones are kept
     #[arg(long)]
@@ -94,7 +98,9 @@ fn explain(error: StoreError) -> CommandError {
 pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
     let Target { audience, .. } = &args.target;
     // A signature is needed only to merge deltas; the target's manifest was signed at its build.
-    let writer = args.sign.writer_or_plain(args.target.open()?)?;
+    let store = args.trust.applied_to(args.target.open()?)?;
+    let allow_unsigned = args.unsigned.allow_unsigned;
+    let writer = args.sign.writer_or_plain(store, allow_unsigned)?;
     let store = writer.store();
     let report = runtime()?.block_on(async {
         let base = writer.base(audience).await?;
@@ -126,7 +132,7 @@ pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
             .into());
         }
         let signed = store.has_signature(audience, to).await?;
-        if !signed && !args.sign.allows_unsigned() && store.has_signature(audience, live).await? {
+        if !signed && !allow_unsigned && store.has_signature(audience, live).await? {
             let (audience, generation) = (audience.clone(), to);
             return Err(RollbackError::Unsigned {
                 audience,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 
+use rtad_cli::TrustArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
@@ -51,6 +52,8 @@ const TOLERANCE: f64 = 1e-6;
 pub struct VerifyArgs {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    trust: TrustArgs,
     /// Verify this generation, without deltas, instead of the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
@@ -107,7 +110,7 @@ pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
     let against = (!args.against.is_empty())
         .then(|| args.input.resolve(&args.against))
         .transpose()?;
-    let store = args.target.open()?;
+    let store = args.trust.applied_to(args.target.open()?)?;
     let threads = default_threads();
     let progress = output.progress();
     progress.phase("reading chunks");

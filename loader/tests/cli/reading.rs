@@ -258,8 +258,8 @@ fn plan_reports_all_kinds_of_filter() {
         ["block512", "ribbon"]
     );
     assert_eq!(plan["one_core_pods"], 3);
-    let [rolling, whole] = ["rolling", "whole"]
-        .map(|swap| filters[1][format!("{swap}_pod_bytes")].as_u64().unwrap());
+    let [rolling, whole] =
+        ["rolling", "whole"].map(|swap| filters[1][format!("{swap}_pod_bytes")].as_u64().unwrap());
     let snapshot = filters[1]["memory_bytes"].as_u64().unwrap();
     assert_eq!(
         [rolling, whole],

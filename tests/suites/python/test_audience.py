@@ -103,7 +103,8 @@ def test_lookups_release_the_lock_of_the_interpreter(rtad, members):
 )
 def test_failures_have_the_texts_and_codes_of_the_loader(rtad, members, url, name, flags):
     url = url.format(store=members.store)
-    words = ["query", "--store", url, "--audience", name, "null"]
+    program = "verify" if "public_key" in flags else "inspect"
+    words = [program, "--store", url, "--audience", name]
     words += [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items()]
     done = subprocess.run([LOADER, *words, "--json"], capture_output=True, text=True)
     expected = json.loads(done.stdout)

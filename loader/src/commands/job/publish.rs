@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use rtad_cli::SignArgs;
 use rtad_cli::command_error::CommandError;
+use rtad_cli::{SignArgs, TrustArgs, UnsignedArgs};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, FilterCheck, Manifest, ManifestBuilder};
 use rtad_store::write::{Base, StoreWriter};
@@ -42,7 +42,11 @@ pub struct PublishArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
     sign: SignArgs,
+    #[command(flatten)]
+    unsigned: UnsignedArgs,
     /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
@@ -73,7 +77,9 @@ pub struct PublishArgs {
 
 pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
-    let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
+    let store = args.trust.applied_to(args.target.open()?)?;
+    let allow_unsigned = args.unsigned.allow_unsigned;
+    let writer = args.sign.writer(store, &args.trust, allow_unsigned)?;
     let runtime = runtime()?;
     let begun = runtime.block_on(Begun::read(args, &filter, &writer))?;
     output.step_data(&Job::new(&begun.base, &filter, args.carried.keep_carried))?;
