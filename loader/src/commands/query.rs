@@ -28,9 +28,6 @@ pub struct QueryArgs {
     /// `rtad-loader build`
     #[arg(long, value_name = "KIND[,KIND]", default_value = "md5")]
     id_kind: Kinds,
-    /// Query this generation, without deltas, instead of the live one
-    #[arg(long, value_name = "G")]
-    generation: Option<u64>,
     /// Ids, numbered from 1 in the answers; `-` reads a list from stdin, one id per line, and with
     /// --json writes one object per line
     #[arg(required = true, value_name = "ID", allow_negative_numbers = true)]
@@ -79,10 +76,7 @@ pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     warn_of_lookalikes(&counts);
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
-        let (manifest, overlay) = args
-            .target
-            .manifest_and_overlay(&store, args.generation)
-            .await?;
+        let (manifest, overlay) = args.target.manifest_and_overlay(&store, None).await?;
         let is_open = |key: &DeviceKey| overlay.membership(key).is_none();
         let open: Vec<_> = keys
             .iter()
