@@ -80,14 +80,9 @@ enum Command {
 }
 
 impl Cli {
-    /// Whether stdout is for one JSON object: not with `--json` alone if it has ids.
-    pub fn reports_json(&self) -> bool {
-        let has_data = match &self.command {
-            Command::Dedup(args) => args.writes_ids(),
-            Command::Synth(_) => true,
-            _ => false,
-        };
-        self.output.json && !has_data
+    /// Whether stdout is for one JSON object.
+    pub const fn reports_json(&self) -> bool {
+        self.output.json && !matches!(self.command, Command::Synth(_))
     }
 }
 

@@ -39,7 +39,7 @@ const ROWS_PER_UPDATE: u64 = 1 << 16;
 /// Takes 20 to 39 bytes of memory per distinct id, and half as much again while it grows. To count
 /// more ids than memory holds, use `rtad-loader build --dry-run`.
 ///
-/// The report goes to stderr, or to stdout with --count; --json writes it as a JSON object.
+/// The report goes to stderr. With --json it goes to stdout, in place of the ids.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct DedupArgs {
@@ -47,9 +47,6 @@ pub struct DedupArgs {
     input: InputArgs,
     #[command(flatten)]
     limit: RejectLimit,
-    /// Write only the report
-    #[arg(long)]
-    count: bool,
     /// Paths, globs, or `-` for stdin
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<OsString>,
@@ -82,7 +79,7 @@ pub fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
     progress.phase("reading rows");
 
-    let mut first = FirstSeen::new(!args.count);
+    let mut first = FirstSeen::new(!output.json);
     let counts = if let Layout::Lines { kinds } = &input.layout {
         read_lines(&input, kinds, &mut first, &progress)?
     } else {
@@ -98,17 +95,10 @@ pub fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError> {
     let checked = args.limit.check(&input.sources, &counts, true);
 
     // Of a failure, stdout has its own object.
-    if checked.is_ok() || !(args.count && output.json) {
-        report.write(args.count, output)?;
+    if checked.is_ok() || !output.json {
+        report.write(output)?;
     }
     Ok(checked?)
-}
-
-impl DedupArgs {
-    /// Whether stdout is for ids, not for the report.
-    pub const fn writes_ids(&self) -> bool {
-        !self.count
-    }
 }
 
 /// Passes each new line on as it was read. The parsers of `input` give keys only.

@@ -87,7 +87,7 @@ fn input_that_looks_like_another_kind_is_refused_by_every_command() {
         }
         let dedup = |flags: &str| {
             let dedup = sandbox.run(&format!(
-                "dedup --count {flags} --id-kind {kind} {{}}/good {{}}/wrong"
+                "dedup --json {flags} --id-kind {kind} {{}}/good {{}}/wrong"
             ));
             (dedup.status, dedup.stderr.contains(&refusal))
         };
@@ -149,7 +149,7 @@ fn list_of_mixed_kinds_is_read_by_every_command() {
     run("append {}/mixed");
     let verify = run("verify --probes 10 --against {}/mixed");
     assert_eq!(verify["against"]["checked"], 60);
-    let dedup = sandbox.run("dedup --count --json --id-kind idfa,imei,oaid {}/mixed {}/mixed");
+    let dedup = sandbox.run("dedup --json --id-kind idfa,imei,oaid {}/mixed {}/mixed");
     assert_eq!(dedup.json()["first_seen"], 60);
 
     let refused = sandbox.run(&format!("build {STORE} --id-kind md5,caid {{}}/mixed"));

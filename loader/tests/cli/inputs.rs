@@ -507,11 +507,11 @@ fn missing_file_is_named_unless_it_could_be_an_id() {
     let sandbox = Sandbox::new();
     for name in ["old-users", "20261125", "dumps/0123456789ab"] {
         sandbox
-            .run(&format!("dedup --count {name}"))
+            .run(&format!("dedup {name}"))
             .fails(3, &format!("input {name}: no such"));
     }
     let id = "727479405787894";
-    let refused = sandbox.run(&format!("dedup --count --json {id}"));
+    let refused = sandbox.run(&format!("dedup --json {id}"));
     refused.fails(3, "looks like an id");
     assert!(
         !refused.stderr.contains(id) && !refused.stdout.contains(id),
@@ -585,10 +585,10 @@ fn stdout_has_one_json_object_or_the_commands_data() {
         "{file}"
     );
     assert!(!std::path::Path::new("-").exists());
-    assert_eq!(object("dedup --count --json {}/ids")["exit_code"], 3);
+    assert_eq!(object("dedup --json {}/ids")["exit_code"], 3);
 
-    // Frames and ids come alone.
-    let ids = sandbox.run("dedup --json {}/ids");
+    // Ids come alone.
+    let ids = sandbox.run("dedup {}/ids");
     assert_eq!(
         (ids.status, ids.stdout.lines().count()),
         (Some(3), 10),

@@ -528,7 +528,7 @@ const COMMANDS: [(&str, &str); 5] = [
         "verify --store {}/s --audience a --probes 10 --json {FLAGS} --against {INPUTS}",
         "/against/checked",
     ),
-    ("dedup --count --json {FLAGS} {INPUTS}", "/first_seen"),
+    ("dedup --json {FLAGS} {INPUTS}", "/first_seen"),
 ];
 const DRY: &str = "--store {}/s --audience a --dry-run --json";
 

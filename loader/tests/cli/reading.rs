@@ -405,7 +405,7 @@ fn numbers_in_reports_have_separators() {
         "rollback --to 1",
         "verify --probes 100000 --against {}/all",
         "diff 1 2",
-        "dedup --count --max-reject-ratio 1 {}/all {}/odd",
+        "dedup --max-reject-ratio 1 {}/all {}/odd",
         "plan --keys 12345678",
     ] {
         let store = match command.split(' ').next().unwrap() {

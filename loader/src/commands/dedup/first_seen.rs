@@ -14,7 +14,7 @@ use crate::keys::hex;
 #[derive(Debug)]
 pub struct FirstSeen {
     seen: HashSet<u128>,
-    /// `None` with `--count`.
+    /// `None` with `--json`.
     out: Option<BufWriter<io::Stdout>>,
     first_seen: u64,
     /// First error, kept because a parser cannot return one.

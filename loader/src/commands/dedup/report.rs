@@ -1,6 +1,6 @@
 //! Report of `dedup`.
 
-use std::io::{self, Write};
+use std::io;
 
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -40,22 +40,16 @@ impl DedupReport {
         }
     }
 
-    /// Writes the report to stdout or stderr.
-    pub fn write(&self, on_stdout: bool, output: &Output) -> Result<(), CommandError> {
+    /// Writes the report: JSON to stdout, text to stderr, beside the ids.
+    pub fn write(&self, output: &Output) -> Result<(), CommandError> {
         let headline = format!("{} distinct ids", HumanCount(self.first_seen));
-        if on_stdout {
+        if output.json {
             return output.facts(&headline, self);
         }
+        if output.quiet {
+            return Ok(());
+        }
         let mut errors = io::stderr().lock();
-        let written = if output.json {
-            serde_json::to_writer(&mut errors, self)
-                .map_err(io::Error::from)
-                .and_then(|()| errors.write_all(b"\n"))
-        } else if output.quiet {
-            Ok(())
-        } else {
-            write_report(&mut errors, &headline, self)
-        };
-        written.map_err(CommandError::output)
+        write_report(&mut errors, &headline, self).map_err(CommandError::output)
     }
 }
