@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use rtad_core::device::KeyMaker;
 
 use crate::config::{ConfigError, ConfigUse, Flags};
-use crate::explain::input::{self, Encoding};
+use crate::explain::input;
 use crate::explain::{Captured, Explanation, audiences_of, explain};
 use crate::platform::{IdReader, RequestHead};
 use crate::serve::{Assembly, StartError, open_store};
@@ -47,12 +47,8 @@ impl OfflineError {
 pub struct OfflineRequest {
     /// The platform's name in the config.
     pub platform: String,
-    /// Where the body is from, for messages.
-    pub body_name: String,
-    /// The body, in any encoding.
+    /// The body: the bytes themselves, hex or base64.
     pub body: Vec<u8>,
-    /// Its encoding; `None` to recognize it.
-    pub encoding: Option<Encoding>,
     /// `NAME: VALUE` of each header; without any, headers are not checked.
     pub headers: Vec<String>,
     /// The query string.
@@ -101,9 +97,7 @@ pub fn explain_request(
 ) -> Result<Explanation, OfflineError> {
     let OfflineRequest {
         platform,
-        body_name,
         body,
-        encoding,
         headers,
         query,
     } = request;
@@ -123,9 +117,7 @@ pub fn explain_request(
             "--platform {platform:?}; accepted: {accepted}"
         )));
     }
-    let read = input::read(body.into(), encoding);
-    let (body, encoding) =
-        read.map_err(|error| OfflineError::Usage(format!("{body_name}: {error}")))?;
+    let (body, encoding) = input::read(body.into());
     let headers: HeaderMap = headers
         .iter()
         .map(|text| header(text))

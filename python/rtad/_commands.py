@@ -94,18 +94,17 @@ def explain(
     platform: str,
     body: str | bytes,
     *,
-    encoding: str = "auto",
     headers: Mapping[str, str] | None = None,
     query: str | None = None,
 ) -> dict[str, Any]:
     """Explains the answer to a platform's captured request, as `rtad explain --json`.
 
-    `config` is the file of the service. `encoding` is that of the body: auto, binary, hex or
-    base64. The explanation holds the ids of the request.
+    `config` is the file of the service. The body may be the bytes themselves, hex or base64. The
+    explanation holds the ids of the request.
     """
     found = body.encode() if isinstance(body, str) else bytes(body)
     lines = [f"{name}: {text}" for name, text in (headers or {}).items()]
-    return _report(_rtad.explain(os.fspath(config), platform, (found, encoding), lines, query))
+    return _report(_rtad.explain(os.fspath(config), platform, found, lines, query))
 
 
 def command(

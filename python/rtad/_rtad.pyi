@@ -55,7 +55,7 @@ def run(
 def explain(
     config: str | PathLike[str],
     platform: str,
-    body: tuple[bytes, str],
+    body: bytes,
     headers: list[str],
     query: str | None,
 ) -> str: ...

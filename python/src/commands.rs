@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use rtad::offline::{OfflineRequest, explain_request, read_config};
@@ -35,31 +35,19 @@ pub fn run(
     Ok(job::report(py, done))
 }
 
-/// Explains the answer to a captured request, of a body and its encoding. Returns the explanation
-/// as JSON.
+/// Explains the answer to a captured request. Returns the explanation as JSON.
 #[pyfunction]
 pub fn explain(
     py: Python<'_>,
     config: PathBuf,
     platform: String,
-    body: (Vec<u8>, String),
+    body: Vec<u8>,
     headers: Vec<String>,
     query: Option<String>,
 ) -> PyResult<String> {
-    let (body, encoding) = body;
-    let encoding = match encoding.as_str() {
-        "auto" => None,
-        word => Some(
-            word.parse()
-                .map_err(|error| PyValueError::new_err(format!("{error}, auto")))?,
-        ),
-    };
-    let body_name = "body".to_owned();
     let request = OfflineRequest {
         platform,
-        body_name,
         body,
-        encoding,
         headers,
         query,
     };

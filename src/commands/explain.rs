@@ -6,7 +6,6 @@ use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use rtad::explain::input::Encoding;
 use rtad::offline::{OfflineRequest, explain_request};
 
 use super::config::read_config;
@@ -20,14 +19,6 @@ pub struct Explain {
     /// The platform's name in the config
     #[arg(long, value_name = "NAME")]
     platform: String,
-    /// The body's encoding
-    #[arg(
-        long,
-        value_name = "auto|binary|hex|base64",
-        default_value = "auto",
-        value_parser = encoding
-    )]
-    input: Input,
     /// A header of the captured request, repeatable; without any, headers are not checked
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
@@ -37,21 +28,9 @@ pub struct Explain {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// The request's body; - = stdin
+    /// The request's body, also as hex or base64; - = stdin
     #[arg(value_name = "FILE")]
     body: PathBuf,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Input(Option<Encoding>);
-
-fn encoding(word: &str) -> Result<Input, String> {
-    if word == "auto" {
-        return Ok(Input(None));
-    }
-    word.parse()
-        .map(|encoding| Input(Some(encoding)))
-        .map_err(|error| format!("{error}, auto"))
 }
 
 pub fn run(arguments: Explain) -> Result<(), CommandFailure> {
@@ -61,9 +40,7 @@ pub fn run(arguments: Explain) -> Result<(), CommandFailure> {
         .map_err(|error| CommandFailure::Usage(format!("{body_name}: {error}")))?;
     let request = OfflineRequest {
         platform: arguments.platform,
-        body_name,
         body,
-        encoding: arguments.input.0,
         headers: arguments.headers,
         query: arguments.query,
     };

@@ -3,7 +3,6 @@
 //! The explanation shows the encoding, so a wrong guess is visible.
 
 use std::fmt;
-use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -22,31 +21,7 @@ pub enum Encoding {
     Base64,
 }
 
-/// An unknown encoding, or a text that is not in the given encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InputError {
-    /// Error of [`Encoding::from_str`].
-    #[error("accepted: binary, hex, base64")]
-    UnknownEncoding,
-    /// Error of [`read`].
-    #[error("it is not {0}: try --input auto")]
-    NotIn(Encoding),
-}
-
 impl Encoding {
-    /// All encodings.
-    pub const ALL: [Self; 3] = [Self::Binary, Self::Hex, Self::Base64];
-
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Binary => "binary",
-            Self::Hex => "hex",
-            Self::Base64 => "base64",
-        }
-    }
-
     fn decode(self, text: &Bytes) -> Option<Bytes> {
         let dense = || {
             text.iter()
@@ -77,43 +52,26 @@ impl Encoding {
     }
 }
 
-/// Decodes a body from `encoding`. A body without one is read as hex, then as base64, and else as
-/// the bytes themselves; white space alone is binary.
-///
-/// # Errors
-///
-/// [`InputError::NotIn`] if it is not in `encoding`.
-pub fn read(text: Bytes, encoding: Option<Encoding>) -> Result<(Bytes, Encoding), InputError> {
-    if let Some(encoding) = encoding {
-        return encoding
-            .decode(&text)
-            .map(|body| (body, encoding))
-            .ok_or(InputError::NotIn(encoding));
+/// Decodes a body: as hex, else as base64, and else as the bytes themselves. White space alone is
+/// binary.
+pub fn read(text: Bytes) -> (Bytes, Encoding) {
+    if !text.iter().all(u8::is_ascii_whitespace) {
+        for encoding in [Encoding::Hex, Encoding::Base64] {
+            if let Some(body) = encoding.decode(&text) {
+                return (body, encoding);
+            }
+        }
     }
-    let is_blank = text.iter().all(u8::is_ascii_whitespace);
-    let likely = [Encoding::Hex, Encoding::Base64]
-        .into_iter()
-        .filter(|_| !is_blank);
-    let read = likely
-        .filter_map(|encoding| Some((encoding.decode(&text)?, encoding)))
-        .next();
-    Ok(read.unwrap_or((text, Encoding::Binary)))
+    (text, Encoding::Binary)
 }
 
 impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Encoding {
-    type Err = InputError;
-
-    fn from_str(word: &str) -> Result<Self, InputError> {
-        Self::ALL
-            .into_iter()
-            .find(|one| one.as_str() == word)
-            .ok_or(InputError::UnknownEncoding)
+        f.write_str(match self {
+            Self::Binary => "binary",
+            Self::Hex => "hex",
+            Self::Base64 => "base64",
+        })
     }
 }
 
@@ -122,7 +80,7 @@ mod tests {
     use super::*;
 
     fn guessed(text: &[u8]) -> (Vec<u8>, Encoding) {
-        let (body, encoding) = read(Bytes::copy_from_slice(text), None).unwrap();
+        let (body, encoding) = read(Bytes::copy_from_slice(text));
         (body.to_vec(), encoding)
     }
 
@@ -159,31 +117,5 @@ mod tests {
         }
         // An odd number of digits is not hex, but may be base64.
         assert_eq!(guessed(b"100").1, Encoding::Base64);
-    }
-
-    #[test]
-    fn text_in_another_encoding_is_an_error() {
-        let read = |text: &'static [u8], encoding| read(Bytes::from_static(text), Some(encoding));
-        assert_eq!(read(b"1001", Encoding::Binary).unwrap().0, &b"1001"[..]);
-        assert_eq!(
-            read(b"1001", Encoding::Base64).unwrap().0,
-            &b"\xd7\x4d\x35"[..]
-        );
-        assert_eq!(
-            read(b"100", Encoding::Hex),
-            Err(InputError::NotIn(Encoding::Hex))
-        );
-        assert_eq!(
-            read(b"100g", Encoding::Hex),
-            Err(InputError::NotIn(Encoding::Hex))
-        );
-        assert_eq!(
-            read(b"{}", Encoding::Base64),
-            Err(InputError::NotIn(Encoding::Base64))
-        );
-        assert_eq!("hexx".parse::<Encoding>(), Err(InputError::UnknownEncoding));
-        for encoding in Encoding::ALL {
-            assert_eq!(encoding.as_str().parse(), Ok(encoding));
-        }
     }
 }

@@ -35,7 +35,7 @@ pub async fn explained(
     platform_named(&app.serving.load(), &name)?;
     let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
     let text = body::read(body, app.body_limits(limit), || Some(())).await?;
-    let (body, encoding) = input::read(text, None).expect("any body is valid binary");
+    let (body, encoding) = input::read(text);
     // Loaded after the last await: a slow body holds no generation.
     let catalog = app.serving.load();
     let platform = &platform_named(&catalog, &name)?.platform;

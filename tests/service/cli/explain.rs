@@ -160,15 +160,6 @@ fn mistakes_name_what_is_accepted() {
         error,
         "error: --platform \"tencen\"; accepted: tencent, ocean\n"
     );
-    let error = usage_error(&config, "tencent", &["--input", "hexx"], b"");
-    assert!(
-        error.contains("accepted: binary, hex, base64, auto"),
-        "{error}"
-    );
-    assert_eq!(
-        usage_error(&config, "tencent", &["--input", "hex"], b"0a0"),
-        "error: -: it is not hex: try --input auto\n"
-    );
     let error = usage_error(Path::new("/none.toml"), "tencent", &[], b"");
     assert!(
         error.starts_with("error: /none.toml: No such file"),

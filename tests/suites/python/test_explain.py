@@ -72,7 +72,7 @@ def test_explanation_is_that_of_the_program(rtad, config, token):
 
 
 def test_encoded_body_is_decoded(rtad, config):
-    found = rtad.explain(config, "example", BODY.encode().hex(), encoding="hex")
+    found = rtad.explain(config, "example", BODY.encode().hex())
     assert found["body"]["read_as"] == "hex"
     assert found["strategies"][0]["reason"] == "member"
 
