@@ -136,5 +136,5 @@ EOF
 if [ -d "$work/log-1" ]; then
     du -sb "$work/log-1" | awk '{ print "bytes of the log at sample 1: " $1 }'
     RTAD_STORE="$work/store" /usr/bin/env time -f "replay: %e s, %U s user, %M KiB" \
-        "$rtad" replay --config loadtest/rtad.toml --assert unchanged "$work/log-1" | head -5
+        "$rtad" replay --config loadtest/rtad.toml --max-change 0% "$work/log-1" | head -5
 fi

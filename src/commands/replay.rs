@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rtad::config::ConfigUse;
 use rtad::offline::read_config_for;
@@ -20,25 +20,16 @@ pub struct ReplayCommand {
     /// Compare with the decisions of this config file, in place of those that were answered
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Exit with 3 if more of the requests change, such as 0.5%; those whose rows lack what the
-    /// answer depends on count too
+    /// Exit with 3 if more of the requests change, such as 0.5%, or with 0% if any does; those whose
+    /// rows lack what the answer depends on count too
     #[arg(long, value_name = "SHARE", value_parser = share)]
     max_change: Option<f64>,
-    /// Exit with 3 if any request changes, or its row lacks what the answer depends on
-    #[arg(long, value_enum, conflicts_with = "max_change")]
-    assert: Option<Assertion>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     /// Files of a decision log, or folders of them
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Assertion {
-    /// No answer, value or bucket changes.
-    Unchanged,
 }
 
 /// A share in percent.
@@ -71,18 +62,15 @@ pub fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
     // A closed pipe is not an error.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 
-    let accepted = match arguments.assert {
-        Some(Assertion::Unchanged) => Some(0.0),
-        None => arguments.max_change,
+    let Some(accepted) = arguments.max_change else {
+        return Ok(());
     };
-    if accepted.is_some() && report.has_decided_nothing() {
+    if report.has_decided_nothing() {
         let found = "no row has facts, so nothing was compared".to_owned();
         return Err(CommandFailure::Changed(found));
     }
     let share = report.open_share();
-    if let Some(accepted) = accepted
-        && share > accepted
-    {
+    if share > accepted {
         let (share, accepted) = (100.0 * share, 100.0 * accepted);
         return Err(CommandFailure::Changed(format!(
             "{share:.4} % of the requests change or lack facts; accepted: {accepted} %"

@@ -219,7 +219,7 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
         status,
         stdout,
         stderr,
-    } = logged.replay(&same, &["--assert", "unchanged"]);
+    } = logged.replay(&same, &["--max-change", "0%"]);
     assert_eq!(status, Some(0), "{stdout} {stderr}");
     assert!(
         stdout.contains("changed: 0 rows, 0.0000 % of requests"),
@@ -236,7 +236,7 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
     let files = all["files"].as_u64().unwrap();
     assert_eq!(logged.report(&same)["files"], files + 1);
     fs::remove_file(&loose).unwrap();
-    let before = ["--against", same.to_str().unwrap(), "--assert", "unchanged"];
+    let before = ["--against", same.to_str().unwrap(), "--max-change", "0%"];
     assert_eq!(logged.replay(&same, &before).status, Some(0));
 
     let report = logged.report(&logged.config("{ os = [\"ios\"] }", "{ os = [\"windows\"] }"));
@@ -302,7 +302,7 @@ fn changes_in_shadow_are_counted_apart() {
         status,
         stdout,
         stderr,
-    } = logged.replay(&other, &["--assert", "unchanged"]);
+    } = logged.replay(&other, &["--max-change", "0%"]);
     assert_eq!(status, Some(0), "{stdout} {stderr}");
     assert!(
         stdout.contains("changed: 0 rows, 0.0000 % of requests"),
@@ -342,7 +342,7 @@ fn changes_in_shadow_are_counted_apart() {
     let unlogged = logged.config(trial, "exclude = [\"payers\"]\nshadow = true");
     let audience = "\n[[audience]]\nname = \"payers\"\nrequired = false\n";
     fs::write(&unlogged, fs::read_to_string(&unlogged).unwrap() + audience).unwrap();
-    let Outcome { status, stdout, .. } = logged.replay(&unlogged, &["--assert", "unchanged"]);
+    let Outcome { status, stdout, .. } = logged.replay(&unlogged, &["--max-change", "0%"]);
     assert_eq!(status, Some(0), "{stdout}");
     assert!(
         stdout.contains("audience payers is not in the rows"),
@@ -401,8 +401,8 @@ fn swapped_ids_of_a_platform_are_a_gap() {
     let against = [
         "--against",
         before.to_str().unwrap(),
-        "--assert",
-        "unchanged",
+        "--max-change",
+        "0%",
     ];
     let Outcome { status, stdout, .. } = logged.replay(&swapped, &against);
     assert_eq!(status, Some(3), "{stdout}");
@@ -420,7 +420,7 @@ fn files_of_secrets_may_be_missing() {
     let logged = Logged::new();
     let secret = "key_secret = \"0123456789abcdef\"";
     let file = logged.config(secret, "key_secret_file = \"/nowhere/log.key\"");
-    let unchanged = ["--against", file.to_str().unwrap(), "--assert", "unchanged"];
+    let unchanged = ["--against", file.to_str().unwrap(), "--max-change", "0%"];
     let Outcome { status, stderr, .. } = logged.replay(&file, &unchanged);
     assert_eq!(status, Some(0), "{stderr}");
 }
@@ -444,7 +444,7 @@ fn limits_of_a_change_and_gaps_are_reported() {
     );
 
     let salted = logged.config("name = \"price\"\n", "name = \"price\"\nsalt = \"other\"\n");
-    let Outcome { status, stdout, .. } = logged.replay(&salted, &["--assert", "unchanged"]);
+    let Outcome { status, stdout, .. } = logged.replay(&salted, &["--max-change", "0%"]);
     assert_eq!(status, Some(3));
     assert!(
         stdout.contains("experiment price has another salt, layer or unit"),
