@@ -11,7 +11,6 @@ use clap::builder::PossibleValuesParser;
 use dialoguer::{Input, MultiSelect};
 use rtad::platform::KINDS;
 use rtad::serve::Assembly;
-use rtad_core::snapshot::AudienceName;
 
 use super::failure::{CommandFailure, InitError};
 
@@ -31,9 +30,6 @@ pub struct Init {
     /// Kind of a platform; may be repeated [default: asked for]
     #[arg(long = "platform", value_name = "KIND", value_parser = kinds())]
     platforms: Vec<String>,
-    /// Audience of the devices that get no ad
-    #[arg(long, value_name = "NAME", default_value = "old_users")]
-    audience: AudienceName,
 }
 
 fn kinds() -> PossibleValuesParser {
@@ -46,7 +42,6 @@ pub fn run(arguments: Init) -> Result<(), CommandFailure> {
         file,
         store,
         platforms,
-        audience,
     } = arguments;
     // Before any question: an answer for nothing is a nuisance.
     if file.exists() {
@@ -57,7 +52,7 @@ pub fn run(arguments: Init) -> Result<(), CommandFailure> {
         true => ask_for_platforms()?,
         false => platforms,
     };
-    let text = config(&store, &audience, &platforms);
+    let text = config(&store, &platforms);
     let name = file.display().to_string();
     Assembly::read(Some((&name, &text)), |_| None, &Vec::new())?;
     write_new(&file, &text)?;
@@ -66,7 +61,7 @@ pub fn run(arguments: Init) -> Result<(), CommandFailure> {
         out,
         "{name}: written, and valid. Put your strategy ids in it, and run:\n\n\
          # publish the devices that you know, an id per line\n\
-         rtad-loader build --store {store} --audience {audience} ids.txt\n\n\
+         rtad-loader build --store {store} --audience old_users ids.txt\n\n\
          # serve decisions\n\
          rtad serve --config {name}",
         store = shell_words::quote(&store),
@@ -76,14 +71,8 @@ pub fn run(arguments: Init) -> Result<(), CommandFailure> {
 }
 
 /// The text of a config.
-fn config(store: &str, audience: &AudienceName, platforms: &[String]) -> String {
-    let quoted = |text: &str| toml::Value::from(text).to_string();
-    let (store, audience) = (quoted(store), quoted(audience.as_str()));
-    // An inserted value may contain the other placeholder.
-    let parts = HEAD
-        .split("STORE")
-        .map(|part| part.replace("AUDIENCE", &audience));
-    let mut text = parts.collect::<Vec<_>>().join(&store);
+fn config(store: &str, platforms: &[String]) -> String {
+    let mut text = HEAD.replace("STORE", &toml::Value::from(store).to_string());
     for kind in KINDS
         .iter()
         .filter(|kind| platforms.iter().any(|it| it == kind.rules.word))

@@ -398,12 +398,7 @@ fn swapped_ids_of_a_platform_are_a_gap() {
     let before = logged.store.path().join("before.toml");
     fs::copy(logged.config(ids, ids), &before).unwrap();
     let swapped = logged.config(ids, "T2 = \"new-users\", T1 = \"ios-vip\"");
-    let against = [
-        "--against",
-        before.to_str().unwrap(),
-        "--max-change",
-        "0%",
-    ];
+    let against = ["--against", before.to_str().unwrap(), "--max-change", "0%"];
     let Outcome { status, stdout, .. } = logged.replay(&swapped, &against);
     assert_eq!(status, Some(3), "{stdout}");
     assert!(

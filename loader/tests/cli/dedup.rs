@@ -131,10 +131,7 @@ fn spellings_of_an_id_are_equal() {
 
     assert_eq!(report["first_seen"], 500);
     let text = sandbox.run("dedup --id-kind idfa {}/ids.gz");
-    assert!(
-        text.stderr.starts_with("500 distinct ids\n"),
-        "{text:?}"
-    );
+    assert!(text.stderr.starts_with("500 distinct ids\n"), "{text:?}");
     let quiet = sandbox.run("dedup --id-kind idfa --quiet {}/ids.gz");
     assert!(quiet.stderr.is_empty() && quiet.stdout.lines().count() == 500);
     assert!(packed.exists());

@@ -13,18 +13,11 @@ fn written_config_is_valid_for_each_platform_alone_and_for_all() {
     for (number, kinds) in single.chain([kinds.to_vec()]).enumerate() {
         let file = folder.path().join(format!("{number}.toml"));
         let file = file.to_str().unwrap();
-        let mut arguments = vec![
-            "init",
-            "--store",
-            "s3://ads/it's",
-            "--audience",
-            "known",
-            file,
-        ];
+        let mut arguments = vec!["init", "--store", "s3://ads/it's", file];
         arguments.extend(kinds.iter().flat_map(|kind| ["--platform", kind]));
         let made = run(&arguments, &[]);
         assert_eq!((made.status, &*made.stderr), (Some(0), ""), "{kinds:?}");
-        let build = "rtad-loader build --store 's3://ads/it'\\''s' --audience known ids.txt";
+        let build = "rtad-loader build --store 's3://ads/it'\\''s' --audience old_users ids.txt";
         for line in [build, &format!("rtad serve --config {file}")] {
             assert!(
                 made.stdout.lines().any(|found| found == line),
@@ -38,7 +31,7 @@ fn written_config_is_valid_for_each_platform_alone_and_for_all() {
             let platform = format!(": {kind} at /rta/");
             assert!(checked.stderr.contains(&platform), "{}", checked.stderr);
         }
-        let rule = "strategy   new-users: bid unless in known";
+        let rule = "strategy   new-users: bid unless in old_users";
         assert!(checked.stderr.contains(rule), "{}", checked.stderr);
     }
 }
@@ -48,14 +41,14 @@ fn placeholder_in_a_value_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rtad.toml");
     let file = file.to_str().unwrap();
-    let values = ["--store", "./AUDIENCE_STORE", "--audience", "known"];
+    let values = ["--store", "./STORE"];
     let made = run(
         &[&["init", "--platform", "none"], &values[..], &[file]].concat(),
         &[],
     );
     assert_eq!((made.status, &*made.stderr), (Some(0), ""));
     let checked = run(&["check-config", file], &[]);
-    let line = "url = \"./AUDIENCE_STORE\"";
+    let line = "url = \"./STORE\"";
     assert!(
         checked.stdout.lines().any(|found| found == line),
         "{}",
