@@ -52,9 +52,9 @@ pub use experiment::{BucketConfig, ExperimentConfig, PartNames, SlotRanges, expe
 pub use leases::LeasesConfig;
 pub use log::{ANY_FAILURE, LEAST_SECRET, LogConfig, RawBodies};
 pub use platform::{
-    Algorithm, BodyFormat, Code, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
-    MAX_STRATEGIES, PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode,
-    TimestampUnit, VerdictsConfig, Vocabulary,
+    Algorithm, BodyFormat, Code, CodeConfig, HeaderConfig, IdListConfig, KindRules, MAX_STRATEGIES,
+    PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode, VerdictsConfig,
+    Vocabulary,
 };
 pub use rules::{AudienceConfig, CapConfig, IdsConfig, StrategyConfig};
 pub use server::ServerConfig;

@@ -20,8 +20,8 @@ use super::value::{ValueBounds, ValueConfig};
 use crate::strategy::{Attribute, Tag, ValueKey};
 
 pub use custom::{
-    Algorithm, BodyFormat, Code, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
-    SignatureConfig, SignatureMode, TimestampUnit, VerdictsConfig,
+    Algorithm, BodyFormat, Code, CodeConfig, IdListConfig, RequestConfig, ResponseConfig,
+    SignatureConfig, SignatureMode, VerdictsConfig,
 };
 
 /// Largest number of strategy ids of a platform.

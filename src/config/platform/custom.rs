@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use request::{IdListConfig, RequestConfig};
 pub use response::{Code, CodeConfig, ResponseConfig, VerdictsConfig};
-pub use signature::{Algorithm, HexCase, SignatureConfig, SignatureMode, TimestampUnit};
+pub use signature::{Algorithm, SignatureConfig, SignatureMode};
 
 /// Format of the bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

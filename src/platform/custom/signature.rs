@@ -14,17 +14,19 @@ use subtle::{Choice, ConstantTimeEq as _};
 use super::plan::Planner;
 use super::reading::Reading;
 use super::template::{self, Part, Source};
-use crate::config::{Algorithm, HexCase, Secret, SignatureConfig, SignatureMode, TimestampUnit};
+use crate::config::{Algorithm, Secret, SignatureConfig, SignatureMode};
 use crate::platform::adapter::RequestHead;
 use crate::platform::failure::Failure;
 use crate::platform::value::integer_of;
+
+/// Times below it are in seconds, others in milliseconds: until the year 5138, and since 1973.
+const LEAST_MILLISECONDS: i128 = 100_000_000_000;
 
 /// A compiled signature check.
 #[derive(Debug)]
 pub struct Signature {
     pub(super) is_observed: bool,
     algorithm: Algorithm,
-    encoding: HexCase,
     template: Vec<Part>,
     source: Source,
     timestamp: Option<Timestamp>,
@@ -35,7 +37,6 @@ pub struct Signature {
 #[derive(Debug)]
 struct Timestamp {
     source: Source,
-    unit: TimestampUnit,
     max_skew: Duration,
 }
 
@@ -69,7 +70,6 @@ impl Signature {
         let timestamp = config.timestamp.as_ref().and_then(|named| {
             Some(Timestamp {
                 source: Source::compile(planner, named)?,
-                unit: config.timestamp_unit,
                 max_skew: config.max_skew?,
             })
         });
@@ -83,7 +83,6 @@ impl Signature {
         Some(Self {
             is_observed: config.mode == SignatureMode::Observe,
             algorithm: config.algorithm,
-            encoding: config.encoding,
             template: template?,
             source: source?,
             timestamp,
@@ -131,14 +130,12 @@ impl Signature {
             .source
             .with(reading, head, integer_of)
             .ok_or(Failure::BadTimestamp)?;
-        let (now, max_skew) = (now(), timestamp.max_skew);
-        let (now, max_skew) = match timestamp.unit {
-            TimestampUnit::Seconds => (i128::from(now.as_secs()), i128::from(max_skew.as_secs())),
-            TimestampUnit::Milliseconds => {
-                (as_signed(now.as_millis()), as_signed(max_skew.as_millis()))
-            }
+        let (now, time) = if time < LEAST_MILLISECONDS {
+            (i128::from(now().as_secs()) * 1000, time * 1000)
+        } else {
+            (as_signed(now().as_millis()), time)
         };
-        if (now - time).abs() <= max_skew {
+        if (now - time).abs() <= as_signed(timestamp.max_skew.as_millis()) {
             Ok(())
         } else {
             Err(Failure::BadTimestamp)
@@ -167,28 +164,32 @@ impl Signature {
             }
         };
         match self.algorithm {
-            Algorithm::Md5 => self.is_hex_of(&digest::<Md5>(feed), signature),
-            Algorithm::Sha256 => self.is_hex_of(&digest::<Sha256>(feed), signature),
+            Algorithm::Md5 => is_hex_of(&digest::<Md5>(feed), signature),
+            Algorithm::Sha256 => is_hex_of(&digest::<Sha256>(feed), signature),
             Algorithm::HmacSha256 => {
                 let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose())
                     .expect("keys of any length are valid");
                 feed(&mut |bytes| mac.update(bytes));
-                self.is_hex_of(&mac.finalize().into_bytes(), signature)
+                is_hex_of(&mac.finalize().into_bytes(), signature)
             }
         }
     }
+}
 
-    /// Whether the signature is the digest in hex.
-    fn is_hex_of(&self, digest: &[u8], signature: &[u8]) -> Choice {
-        let mut hex = [0; 64];
-        let hex = &mut hex[..2 * digest.len()];
-        let encoded = match self.encoding {
-            HexCase::Lower => const_hex::encode_to_slice(digest, hex),
-            HexCase::Upper => const_hex::encode_to_slice_upper(digest, hex),
-        };
-        encoded.expect("the buffer holds two digits per byte");
-        (*hex).ct_eq(signature)
+/// Whether the signature is the digest in hex, of either case.
+fn is_hex_of(digest: &[u8], signature: &[u8]) -> Choice {
+    let mut expected = [0; 64];
+    let expected = &mut expected[..2 * digest.len()];
+    const_hex::encode_to_slice(digest, expected).expect("the buffer holds two digits per byte");
+
+    let mut found = [0; 64];
+    let found = &mut found[..expected.len()];
+    if signature.len() != found.len() {
+        return Choice::from(0);
     }
+    found.copy_from_slice(signature);
+    found.make_ascii_lowercase();
+    (*expected).ct_eq(found)
 }
 
 fn digest<D: Digest>(

@@ -20,18 +20,13 @@ pub struct SignatureConfig {
     /// Signed text, with placeholders.
     #[serde(deserialize_with = "template")]
     pub template: Named,
-    /// Case of the hex digits of the digest.
-    #[serde(default = "lower")]
-    pub encoding: HexCase,
-    /// Location of the signature in the request.
+    /// Location of the signature, the digest in hex of either case, in the request.
     #[serde(rename = "in", deserialize_with = "source")]
     pub source: Named,
-    /// Location of the time in the request. Requires `max_skew`.
+    /// Location of the time in the request: seconds or milliseconds since 1970, told apart by
+    /// their size. Requires `max_skew`.
     #[serde(default, deserialize_with = "source")]
     pub timestamp: Option<Named>,
-    /// Unit of the time since 1970.
-    #[serde(default = "milliseconds")]
-    pub timestamp_unit: TimestampUnit,
     /// Largest difference between the time and the clock. Requires `timestamp`.
     #[serde(
         default,
@@ -69,38 +64,8 @@ pub enum Algorithm {
     HmacSha256,
 }
 
-/// The case of a digest's hex digits. The other case is a wrong signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HexCase {
-    /// `0a1b`
-    #[serde(rename = "lower-hex")]
-    Lower,
-    /// `0A1B`
-    #[serde(rename = "upper-hex")]
-    Upper,
-}
-
-/// Unit of a Unix timestamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TimestampUnit {
-    /// Seconds.
-    #[serde(rename = "s")]
-    Seconds,
-    /// Milliseconds.
-    #[serde(rename = "ms")]
-    Milliseconds,
-}
-
 const fn enforce() -> SignatureMode {
     SignatureMode::Enforce
-}
-
-const fn lower() -> HexCase {
-    HexCase::Lower
-}
-
-const fn milliseconds() -> TimestampUnit {
-    TimestampUnit::Milliseconds
 }
 
 fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Named, D::Error> {

@@ -164,10 +164,8 @@ fn signature_covers_the_parameters_of_query_and_body() {
 [platform.signature]
 algorithm = "md5"
 template = "{secret}{parameters}{secret}"
-encoding = "upper-hex"
 in = "query:sign"
 timestamp = "body:t"
-timestamp_unit = "s"
 max_skew = "5m"
 secrets = [{ value = "s" }]
 "#;

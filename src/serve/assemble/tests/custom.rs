@@ -78,10 +78,8 @@ cache = "seconds"
 mode = "observe"
 algorithm = "hmac-sha256"
 template = "{id}-{header:x-a}"
-encoding = "upper-hex"
 in = "query:sign"
 timestamp = "body:id"
-timestamp_unit = "s"
 max_skew = "5m"
 secrets = [{ value = "hush" }, { value_file = "secret" }]
 "#;
