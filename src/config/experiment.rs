@@ -16,8 +16,8 @@ use crate::strategy::{Assignment, Bucket, Experiment, NO_BUCKET, Slots, Tag};
 
 pub use check::check;
 
-/// Longest layer or salt.
-const MAX_SALT: usize = 64;
+/// Longest name of a layer.
+const MAX_LAYER: usize = 64;
 /// Longest tag: that of `dsp_tag_str` of Tencent Ads.
 const MAX_TAG: usize = 20;
 
@@ -26,16 +26,13 @@ const MAX_TAG: usize = 20;
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct ExperimentConfig {
-    /// Name in `when`, in metrics and in answers.
+    /// Name in `when`, in metrics and in answers. It is the salt of the buckets' slots.
     #[serde(deserialize_with = "name::<_, AudienceName, _>")]
     pub name: String,
     /// Layer. Experiments of one layer share its slots, so that a device takes part in one of them
     /// at most. It is the salt of these slots. Unset = a layer of its own, `NAME-layer`.
-    #[serde(default, deserialize_with = "salt")]
+    #[serde(default, deserialize_with = "layer")]
     pub layer: Option<String>,
-    /// Salt of the buckets' slots. Unset = the name.
-    #[serde(default, deserialize_with = "salt")]
-    pub salt: Option<String>,
     /// Slots of the layer that take part, the end excluded: one range or several. Unset = all
     /// outside the holdout.
     pub traffic: Option<SlotRanges>,
@@ -49,9 +46,6 @@ pub struct ExperimentConfig {
         serialize_with = "as_names"
     )]
     pub unit: Vec<IdKind>,
-    /// Allows slots to move to other buckets, which takes a new `salt`. Remove it afterwards.
-    #[serde(default)]
-    pub reshuffle: bool,
     /// Buckets; see `[[experiment.buckets]]`.
     pub buckets: Vec<BucketConfig>,
 }
@@ -140,8 +134,8 @@ fn visible<'de, D: Deserializer<'de>>(
         .ok_or_else(|| D::Error::custom(format_args!("1 to {most} visible ASCII characters")))
 }
 
-fn salt<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    visible(deserializer, MAX_SALT)
+fn layer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    visible(deserializer, MAX_LAYER)
 }
 
 fn tag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
@@ -153,15 +147,6 @@ impl ExperimentConfig {
         self.layer
             .clone()
             .unwrap_or_else(|| format!("{}-layer", self.name))
-    }
-
-    fn salt(&self) -> &str {
-        self.salt.as_ref().unwrap_or(&self.name)
-    }
-
-    /// Whether the slots of its buckets are those of the layer of `other`.
-    fn has_salt_of_layer(&self, other: &Self) -> bool {
-        self.salt() == other.layer()
     }
 
     fn traffic(&self) -> Vec<Range<u32>> {
@@ -199,7 +184,6 @@ impl ExperimentConfig {
     /// A change after `before` that moves a device to another bucket, or out of its bucket.
     fn moved_since(&self, before: &Self) -> Option<String> {
         let keys = [
-            ("salt", self.salt() != before.salt()),
             ("layer", self.layer() != before.layer()),
             ("unit", self.unit != before.unit),
         ];
@@ -250,7 +234,6 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
             buckets: config.buckets.iter().map(bucket).collect(),
             name: config.name.clone(),
             layer: config.layer(),
-            salt: config.salt().to_owned(),
             unit: config.unit.clone(),
             holdout: Slots(config.holdout().to_vec()),
             traffic: Slots(config.traffic()),
@@ -289,20 +272,16 @@ impl PartNames {
     }
 }
 
-/// Changes after `before` that move devices to other buckets without `reshuffle` and a new salt: a
-/// line each.
+/// Changes after `before` that move devices to other buckets: a line each.
 pub fn moves(before: &[ExperimentConfig], after: &[ExperimentConfig]) -> Vec<String> {
     let line = |config: &ExperimentConfig| {
         let earlier = before.iter().find(|earlier| earlier.name == config.name)?;
         let moved = config.moved_since(earlier)?;
-        let is_wanted = config.reshuffle && config.salt() != earlier.salt();
-        (!is_wanted).then(|| {
-            format!(
-                "experiment.{}: {moved}; accepted: the slots of before, or reshuffle = true and a \
-                 new salt",
-                config.name
-            )
-        })
+        Some(format!(
+            "experiment.{}: {moved}; accepted: the slots of before, or an experiment of another \
+             name",
+            config.name
+        ))
     };
     after.iter().filter_map(line).collect()
 }

@@ -417,7 +417,7 @@ fn assignment(experiment: &Experiment, facts: &LoggedFacts<'_>, gaps: &mut Gaps)
         return Assignment::Unknown;
     };
     if fact.rule != experiment.rule_id() {
-        gaps.note(format!("experiment {name} has another salt, layer or unit"));
+        gaps.note(format!("experiment {name} has another layer or unit"));
         return Assignment::Unknown;
     }
     match fact.slots {

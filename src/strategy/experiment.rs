@@ -64,15 +64,13 @@ pub struct Bucket {
     pub tag: Option<u16>,
 }
 
-/// An experiment: a layer decides whether a device takes part, the salt in which bucket.
+/// An experiment: a layer decides whether a device takes part, its name in which bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Experiment {
-    /// Its name.
+    /// Its name, the salt of the buckets' slots.
     pub name: String,
-    /// The salt of the layer's slots: its name.
+    /// The name of its layer, the salt of the layer's slots.
     pub layer: String,
-    /// The salt of the buckets' slots.
-    pub salt: String,
     /// Kinds of the id that is the unit: the first one that the device has.
     pub unit: Vec<IdKind>,
     /// Slots of the layer that no experiment gets.
@@ -116,13 +114,13 @@ impl Experiment {
             return Assignment::NoBucket;
         };
         let hex = hex(unit);
-        self.assign_slots(|| slot(&self.layer, &hex), || slot(&self.salt, &hex))
+        self.assign_slots(|| slot(&self.layer, &hex), || slot(&self.name, &hex))
     }
 
     /// The slots of a device in the layer and among the buckets.
     pub fn slots(&self, unit: &DeviceKey) -> [u32; 2] {
         let hex = hex(unit);
-        [slot(&self.layer, &hex), slot(&self.salt, &hex)]
+        [slot(&self.layer, &hex), slot(&self.name, &hex)]
     }
 
     /// A number of the rule from a device to its slots: another rule has another one, in all
@@ -132,7 +130,7 @@ impl Experiment {
             .unit
             .iter()
             .flat_map(|kind| [kind.as_str().as_bytes(), b","]);
-        let salts = [self.layer.as_bytes(), b"/", self.salt.as_bytes(), b"/"];
+        let salts = [self.layer.as_bytes(), b"/", self.name.as_bytes(), b"/"];
         fnv1a32(salts.into_iter().chain(kinds).flatten())
     }
 
@@ -202,7 +200,6 @@ mod tests {
         Experiment {
             name: name.to_owned(),
             layer: "layer".to_owned(),
-            salt: name.to_owned(),
             unit: vec![IdKind::Oaid, IdKind::Idfa],
             holdout: Slots::default(),
             traffic: Slots(vec![traffic]),

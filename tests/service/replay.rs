@@ -438,15 +438,18 @@ fn limits_of_a_change_and_gaps_are_reported() {
         "{stderr}"
     );
 
-    let salted = logged.config("name = \"price\"\n", "name = \"price\"\nsalt = \"other\"\n");
-    let Outcome { status, stdout, .. } = logged.replay(&salted, &["--max-change", "0%"]);
+    let layered = logged.config(
+        "name = \"price\"\n",
+        "name = \"price\"\nlayer = \"other\"\n",
+    );
+    let Outcome { status, stdout, .. } = logged.replay(&layered, &["--max-change", "0%"]);
     assert_eq!(status, Some(3));
     assert!(
-        stdout.contains("experiment price has another salt, layer or unit"),
+        stdout.contains("experiment price has another layer or unit"),
         "{stdout}"
     );
     // Its buckets are unknown, which is no move.
-    assert_eq!(logged.report(&salted)["buckets"], json!([]), "{stdout}");
+    assert_eq!(logged.report(&layered)["buckets"], json!([]), "{stdout}");
 
     let audience = "[[audience]]\nname = \"payers\"\nrequired = false\n[[strategy]]\n\
                     name = \"new-users\"\nexclude = [\"old_users\", \"payers\"]";

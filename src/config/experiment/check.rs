@@ -1,4 +1,4 @@
-//! Mistakes in experiments: names, salts, layers and slots.
+//! Mistakes in experiments: names, layers and slots.
 
 use std::ops::Range;
 
@@ -23,12 +23,13 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
         check_end(d, &format!("{table}.traffic"), &config.traffic());
         check_end(d, &format!("{table}.holdout"), config.holdout());
 
-        let salt = format!("{table}.salt");
         let mut layers = configs.iter();
-        if let Some(other) = layers.find(|other| config.has_salt_of_layer(other)) {
-            let name = &other.name;
-            let found = format!("is that of the layer of {name}: buckets would get uneven shares");
-            d.mistake(&salt, &found, "a salt of its own");
+        if let Some(other) = layers.find(|other| config.name == other.layer()) {
+            let found = format!(
+                "is that of the layer of {}: buckets would get uneven shares",
+                other.name
+            );
+            d.mistake(&format!("{table}.name"), &found, "another name");
         }
 
         for earlier in &configs[..index] {
@@ -36,10 +37,6 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
             if name == &config.name {
                 // A mistake already.
                 continue;
-            }
-            if earlier.salt() == config.salt() {
-                let found = format!("is that of {name}: their buckets would have the same devices");
-                d.mistake(&salt, &found, "a salt of its own");
             }
             if earlier.layer() != config.layer() {
                 continue;

@@ -122,7 +122,7 @@ fn buckets_decide_and_are_answered_and_counted() {
 }
 
 #[test]
-fn reload_refuses_moved_slots_without_a_new_salt() {
+fn reload_refuses_moved_slots() {
     let server = start(HALVES);
     let mut admin = server.connect_admin();
     let mut reload = |experiment: &str| {
@@ -132,14 +132,16 @@ fn reload_refuses_moved_slots_without_a_new_salt() {
     let moved = HALVES.replace("5000", "4000");
     let detail = reload(&moved).problem(422, "bad_config");
     let expected = "experiment.price-test: slot 4000 moves from low to high; accepted: the slots \
-                    of before, or reshuffle = true and a new salt";
+                    of before, or an experiment of another name";
     assert!(detail.ends_with(expected), "{detail}");
-    let detail = reload(&format!("salt = \"2\"\n{HALVES}")).problem(422, "bad_config");
-    assert!(detail.contains("another salt moves devices"), "{detail}");
+    let detail = reload(&format!("layer = \"2\"\n{HALVES}")).problem(422, "bad_config");
+    assert!(detail.contains("another layer moves devices"), "{detail}");
     let detail = reload(&format!("traffic = \"0..500\"\n{HALVES}")).problem(422, "bad_config");
     assert!(
         detail.contains("slot 500 of the layer no longer takes part"),
         "{detail}"
     );
-    reload(&format!("reshuffle = true\nsalt = \"2\"\n{moved}")).ok();
+    let renamed = rules(&moved).replace("price-test", "price-test-2");
+    server.write_config("", &renamed);
+    admin.request("POST", "/v1/reload", "", "").ok();
 }

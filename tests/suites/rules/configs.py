@@ -68,8 +68,6 @@ def random_experiments(random, number):
             one |= {"layer": "shared", "traffic": traffic[index]}
         elif random.random() < 0.5:
             one["traffic"] = traffic
-        if random.random() < 0.5:
-            one["salt"] = f"salt.{number}.{index}"
         unit = shared_unit if "layer" in one else random.choice([None, *UNITS])
         if unit:
             one["unit"] = unit

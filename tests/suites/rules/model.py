@@ -38,8 +38,7 @@ def slot_of(salt, unit):
 def slots(experiment, unit):
     """Slot of the layer and slot of the buckets."""
     layer = experiment.get("layer", f"{experiment['name']}-layer")
-    salt = experiment.get("salt", experiment["name"])
-    return slot_of(layer, unit), slot_of(salt, unit)
+    return slot_of(layer, unit), slot_of(experiment["name"], unit)
 
 
 def in_ranges(slot, ranges):
