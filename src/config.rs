@@ -197,10 +197,6 @@ impl Config {
                 self.store.cache_dir != other.store.cache_dir,
             ),
             (
-                "store.stall_timeout",
-                self.store.stall_timeout != other.store.stall_timeout,
-            ),
-            (
                 "store.public_keys",
                 self.store.public_keys != other.store.public_keys,
             ),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rtad_config::Document;
-use rtad_config::values::{HOUR, SECOND, as_size, as_time, size, text, time};
+use rtad_config::values::{HOUR, as_size, as_time, size, text, time};
 use rtad_store::{ACCEPTED_URLS, PublicKey, STALL_TIMEOUT, Store};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -29,12 +29,6 @@ pub struct StoreConfig {
     /// Largest snapshot that is loaded. A larger one is rejected.
     #[serde(deserialize_with = "size::<_, 1>", serialize_with = "as_size")]
     pub max_snapshot_size: u64,
-    /// Time within which a read must receive 16 KiB. A slower read is aborted and retried.
-    #[serde(
-        deserialize_with = "time::<_, _, SECOND, HOUR>",
-        serialize_with = "as_time"
-    )]
-    pub stall_timeout: Duration,
     /// Replacement of the served generation. `whole` reads the new one beside the old one and needs
     /// memory for two snapshots. `rolling` replaces chunk by chunk from the disk, needs memory for
     /// one snapshot and two chunks, and requires `cache_dir`.
@@ -49,6 +43,10 @@ pub struct StoreConfig {
     /// configuration file.
     #[serde(skip_serializing)]
     pub public_keys_file: Option<String>,
+    /// Time within which a read must receive 16 KiB. A slower read is aborted and retried. Only
+    /// tests change it.
+    #[serde(skip)]
+    pub stall_timeout: Duration,
 }
 
 /// Replacement of the served generation.
@@ -69,11 +67,11 @@ impl Default for StoreConfig {
             url: String::new(),
             poll_interval: Duration::from_secs(10),
             max_snapshot_size: 8 << 30,
-            stall_timeout: STALL_TIMEOUT,
             swap: SwapMode::Whole,
             cache_dir: None,
             public_keys: Vec::new(),
             public_keys_file: None,
+            stall_timeout: STALL_TIMEOUT,
         }
     }
 }

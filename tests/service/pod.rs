@@ -23,8 +23,7 @@ impl Pod {
         let file = folder.join("rtad.toml");
         let ports =
             "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n";
-        // A busy machine may delay sync for longer than the default.
-        let often = "poll_interval = \"100ms\"\nstall_timeout = \"1h\"";
+        let often = "poll_interval = \"100ms\"";
         let store = format!("[store]\nurl = {store:?}\n{often}\n{lines}\n{RULES}");
         std::fs::write(&file, format!("{ports}{store}")).unwrap();
         let mut shell = Command::new("sh");

@@ -359,17 +359,17 @@ fn reload_is_answered_during_loads() {
 #[test]
 fn first_load_runs_at_normal_priority_and_later_ones_at_the_lowest() {
     let site = Site::new();
-    site.web.misbehave(Fault::Drip, "chunks/");
+    site.web.misbehave(Fault::Gate, "chunks/");
     let file = site.folder.path().join("rtad.toml");
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-         [store]\nurl = {:?}\nstall_timeout = \"1s\"\npoll_interval = \"100ms\"\n{CONFIG}",
+         [store]\nurl = {:?}\npoll_interval = \"100ms\"\n{CONFIG}",
         site.web.url()
     );
     std::fs::write(&file, config).unwrap();
     let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
     let rtad = Rtad::spawn(&arguments, &[]);
-    wait_until("the first load", || site.web.requests("chunks/") > 0);
+    wait_until("the first load", || site.web.is_gate_used());
     let normal = rtad.niceness("rtad");
     assert_eq!(rtad.niceness("sync"), normal);
     site.web.behave();
