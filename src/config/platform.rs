@@ -416,16 +416,6 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
     if let Some(response) = &mut platform.response {
         response.check(d, &format!("{table}.response"));
     }
-    let caid = format!("{table}.request.caid_separator");
-    if platform
-        .response
-        .as_ref()
-        .is_some_and(|it| it.accepted_ids.is_some())
-        && d.has(&caid)
-    {
-        // The answer would have ids without their versions.
-        d.mistake(&caid, "is given with response.accepted_ids", "one of them");
-    }
     if let Some(signature) = &mut platform.signature {
         signature.check(d, &format!("{table}.signature"));
     }

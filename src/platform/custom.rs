@@ -125,7 +125,8 @@ impl Custom {
         if let Some(named) = &request.strategies {
             planner.check_strategies(named, &ids);
         }
-        let plan = planner.finish();
+        let mut plan = planner.finish();
+        plan.answers_ids = response.lists_ids;
         if !mistakes.is_empty() {
             return Err(mistakes);
         }

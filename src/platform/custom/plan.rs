@@ -115,8 +115,8 @@ pub struct RequestPlan {
     pub(super) absent: Vec<Value<'static>>,
     pub(super) list: Option<IdList>,
     pub(super) strategies_separator: Option<String>,
-    /// The separator of a CAID and its version.
-    pub(super) caid_separator: Option<String>,
+    /// Whether the answer lists ids: they are read as they are, CAIDs with their versions.
+    pub(super) answers_ids: bool,
     pub(super) request_id: Option<usize>,
     pub(super) ping: Option<usize>,
     /// The slots of attributes.
@@ -221,7 +221,7 @@ impl<'a> Planner<'a> {
             absent: Vec::new(),
             list: None,
             strategies_separator: mapping.strategies_separator.clone(),
-            caid_separator: mapping.caid_separator.clone(),
+            answers_ids: false,
             request_id: None,
             ping: None,
             attributes: Vec::new(),

@@ -114,9 +114,10 @@ impl<'r, 'a> Reading<'r, 'a> {
     /// Adds an id; a CAID without its version.
     #[inline]
     fn add_id(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
-        let value = match &self.plan.caid_separator {
-            Some(separator) if field.id_kind() == IdKind::Caid => caid_of(value, separator),
-            _ => value,
+        let value = if field.id_kind() == IdKind::Caid && !self.plan.answers_ids {
+            caid_of(value)
+        } else {
+            value
         };
 
         self.read.add_id(Id {
@@ -175,27 +176,30 @@ impl<'r, 'a> Reading<'r, 'a> {
 }
 
 /// A value without a CAID's version.
-fn caid_of<'a>(value: Value<'a>, separator: &str) -> Value<'a> {
+fn caid_of(value: Value<'_>) -> Value<'_> {
     match value {
-        Value::Bytes(text) => Value::Bytes(without_version(text, separator.as_bytes())),
-        Value::Owned(text) => Value::Owned(without_version(&text, separator.as_bytes()).into()),
+        Value::Bytes(text) => Value::Bytes(without_version(text)),
+        Value::Owned(text) => Value::Owned(without_version(&text).into()),
         number => number,
     }
 }
 
-/// A CAID without its version, which consists of digits and comes before or after the separator.
-fn without_version<'t>(text: &'t [u8], separator: &[u8]) -> &'t [u8] {
-    let end = text
-        .windows(separator.len())
-        .position(|window| window == separator);
-    let Some(end) = end else { return text };
-    let (first, second) = (&text[..end], &text[end + separator.len()..]);
-    // A CAID has 32 digits, of which all may be decimal.
+/// A CAID without its version, a number before or after it, parted by a character such as `_`.
+fn without_version(text: &[u8]) -> &[u8] {
+    let Some(end) = text.iter().position(|byte| !byte.is_ascii_alphanumeric()) else {
+        return text;
+    };
+    let (first, second) = (&text[..end], &text[end + 1..]);
+
+    // All digits of a CAID may be decimal.
+    let is_caid = |part: &[u8]| part.len() == 32 && part.iter().all(u8::is_ascii_hexdigit);
     let is_version = |part: &[u8]| part.len() < 32 && part.iter().all(u8::is_ascii_digit);
-    match (is_version(first), is_version(second)) {
-        (_, true) => first,
-        (true, false) => second,
-        (false, false) => text,
+    if is_caid(first) && is_version(second) {
+        first
+    } else if is_version(first) && is_caid(second) {
+        second
+    } else {
+        text
     }
 }
 

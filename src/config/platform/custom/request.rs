@@ -35,10 +35,6 @@ pub struct RequestConfig {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ids: Vec<(IdField, Named)>,
-    /// Separator of a CAID and its version in one value, in either order. The version, which
-    /// consists of digits, is no part of the id.
-    #[serde(deserialize_with = "filled")]
-    pub caid_separator: Option<String>,
     /// Fields of attributes that conditions read: `os`, `app`, `slot`, `region`, `request_type`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<Attribute, Named>,

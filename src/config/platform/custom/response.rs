@@ -36,7 +36,7 @@ pub struct ResponseConfig {
     pub first_accepted: Option<Named>,
     /// Field of the list of accepted ids, as the request has them. Each id of a request is then a
     /// device of its own, and accepted if a strategy bids for it. Excludes `verdicts`, `accepted`,
-    /// `first_accepted`, `cache`, and `caid_separator` of the request.
+    /// `first_accepted` and `cache`.
     #[serde(deserialize_with = "path")]
     pub accepted_ids: Option<Named>,
     /// Field of the seconds for which the platform may cache the answer.

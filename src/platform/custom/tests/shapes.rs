@@ -8,7 +8,6 @@ body = "form"
 request_id = "id"
 strategies = "asked"
 ids = { imei = "imei", caid = "device.caid" }
-caid_separator = "_"
 [platform.response]
 request_id = "id"
 code = [{ field = "ok", bid = true, no_bid = false }, { field = "code", bid = "0", no_bid = "0", error = "2" }]
@@ -85,6 +84,7 @@ fn version_is_no_part_of_a_caid() {
     for (given, expected) in [
         (format!("{caid}_20230330"), caid),
         (format!("20230330_{caid}"), caid),
+        (format!("{caid}:20230330"), caid),
         (format!("{digits}_20230330"), digits),
         (caid.to_owned(), caid),
         (format!("{caid}_"), caid),
@@ -220,6 +220,14 @@ response = { code = { field = "ok", bid = true, no_bid = false }, accepted_ids =
         r#"{"ok":false,"hits":{"ids":[]}}"#
     );
 
+    let caids = platform("", &mapping.replace("oaid =", "caid ="));
+    let versioned = "0c9e5e3d3e1b4a67b3a6c8b5d2f1e0a9_20230330";
+    let body = format!(r#"device={{"oaids":["{versioned}"]}}&asked=1"#);
+    assert_eq!(
+        ask(&caids, body.as_bytes()).0,
+        format!(r#"{{"ok":true,"hits":{{"ids":["{versioned}"]}}}}"#)
+    );
+
     let proto = r#"
 syntax = "proto2";
 message Q { repeated string ids = 1; }
@@ -257,7 +265,6 @@ fn accepted_ids_exclude_answers_about_one_device() {
 body = "json"
 [platform.request]
 ids = { caid = "ids" }
-caid_separator = "_"
 [platform.response]
 accepted_ids = "ids"
 cache = "cache"
@@ -265,12 +272,7 @@ accepted = "strategies"
 verdicts = { list = "verdicts", strategy = "strategy" }
 "#;
     let found = refused("", mapping);
-    for key in [
-        "request.caid_separator",
-        "response.cache",
-        "response.accepted",
-        "response.verdicts",
-    ] {
+    for key in ["response.cache", "response.accepted", "response.verdicts"] {
         assert!(
             found
                 .iter()
