@@ -8,28 +8,30 @@
 //! |---|---|---|
 //! | `lock` | the locks of an audience in a directory | |
 //! | `probe` | checking that the server honors conditional puts | |
-//! | `put` | one object, conditionally or not; `CURRENT` | `probe` |
+//! | `put` | one object, conditionally or not | `probe` |
 //! | `sign` | making signatures | |
 //! | `writer` | [`StoreWriter`]; signed files | `put`, `sign` |
-//! | `deltas` | writing, signing and joining deltas | `sign`, `writer` |
+//! | `current` | updates of `CURRENT`, the last step of every change | `writer`, `put`, `lock` |
+//! | `deltas` | signing and merging deltas | `sign`, `current` |
 //! | `chunks` | writing chunks, also before a publication | `writer`, `put`, `lock` |
 //! | `gc/plan` | finding unneeded files | |
 //! | `gc/mark` | `{audience}/GC`: the files that a gc is removing | `probe`, `gc/plan` |
 //! | `gc/guard` | checking that no gc removes a publication's files | `gc/mark`, `chunks` |
 //! | `gc` | removing unneeded files | `writer`, `lock`, `gc/plan`, `gc/mark` |
-//! | `delete` | deleting an audience | `writer`, `lock`, `put`, `gc` |
 //! | `base` | the `CURRENT` when the work began | `writer` |
-//! | `live` | making a generation live, with the deltas it keeps | `writer`, `put`, `lock`, `deltas`, `base` |
-//! | `publish` | publications: chunks, manifest, `CURRENT` | `writer`, `lock`, `probe`, `base`, `chunks`, `deltas`, `live`, `gc/guard` |
+//! | `live` | making a generation live, with the deltas it keeps | `writer`, `current`, `deltas`, `base` |
+//! | `publish` | publications: chunks, manifest, `CURRENT` | `writer`, `lock`, `probe`, `base`, `chunks`, `current`, `deltas`, `live`, `gc/guard` |
 //! | `rollback` | an older generation, with later deltas | `publish`, `live`, `put`, `gc/guard` |
 //! | `change` | members and tombstones that are added or removed | |
-//! | `append` | exact changes | `writer`, `put`, `lock`, `deltas`, `change` |
+//! | `append` | exact changes | `writer`, `current`, `change` |
+//! | `delete` | deleting an audience | `writer`, `lock`, `append`, `gc` |
 //! | `window` | checkpoints of event windows | `writer`, `put`, `lock` |
 
 mod append;
 mod base;
 mod change;
 mod chunks;
+mod current;
 mod delete;
 mod deltas;
 mod gc;

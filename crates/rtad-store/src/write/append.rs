@@ -21,9 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::change::{Change, MemberChanges};
-use super::deltas::put_delta;
-use super::lock::lock_current;
-use super::put::replace_current;
+use super::current::{CurrentUpdate, WRITTEN_MEANWHILE};
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::error::StoreError;
@@ -39,8 +37,6 @@ use rtad_core::snapshot::{
 
 /// Deltas of less than this many times a new delta's size are merged with it.
 const GROWTH: u64 = 4;
-
-const WRITTEN_MEANWHILE: &str = "another process wrote meanwhile";
 
 /// Result of an append.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -207,8 +203,8 @@ impl Ledger {
         }
         next.appended_unix_seconds = Some(clock::now_unix_seconds());
         appended.written_bytes = files.iter().map(|built| built.bytes.len() as u64).sum();
-        self.publish(&next, files).await?;
-        Ok(with_totals(appended, &next))
+        self.replace(next, files).await?;
+        Ok(with_totals(appended, &self.live.current))
     }
 
     /// The result of a change without effect, if this ledger is not stale.
@@ -235,7 +231,7 @@ impl Ledger {
     ) -> Result<(), StoreError> {
         let mut next = self.live.current.next();
         (next.state, next.expires_unix_seconds) = (state, expires_unix_seconds);
-        self.publish(&next, Vec::new()).await
+        self.replace(next, Vec::new()).await
     }
 
     /// Adds the new delta to `deltas`, merged with the younger ones there, and returns the new
@@ -296,7 +292,11 @@ impl Ledger {
     }
 
     /// Writes the files, then `CURRENT`.
-    async fn publish(&mut self, next: &Current, files: Vec<BuiltDelta>) -> Result<(), StoreError> {
+    pub(super) async fn replace(
+        &mut self,
+        mut next: Current,
+        files: Vec<BuiltDelta>,
+    ) -> Result<(), StoreError> {
         let generation = Some(next.generation);
         if !files.is_empty() && self.checked != generation {
             self.writer.check_unsigned_write(&self.audience).await?;
@@ -309,33 +309,18 @@ impl Ledger {
             }
             self.checked = generation;
         }
-        let _lock = lock_current(self.writer.backend(), &self.audience).await?;
-        if self.writer.backend().is_directory() {
-            // Checked under the lock, because a rename is unconditional.
-            let live = self.writer.store().live(&self.audience).await?;
-            if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
-                return Err(StoreError::conflict(
-                    &self.audience,
-                    WRITTEN_MEANWHILE,
-                    false,
-                ));
-            }
-        }
+
+        let update =
+            CurrentUpdate::begin_over(&self.writer, &self.audience, self.live.clone()).await?;
         for built in &files {
             // Its name has the next sequence, so no gc removes it.
             let bytes = built.bytes.clone();
-            put_delta(&self.writer, &self.audience, built.delta.entry(), bytes).await?;
+            update.put_delta(built.delta.entry(), bytes).await?;
         }
         // `put_if` compares contents after a conflict: another writer's must not equal this one's.
-        let mut next = next.clone();
         next.owner = Some(random_owner());
-        self.live = replace_current(
-            self.writer.backend(),
-            &self.audience,
-            Some(&self.live),
-            &next,
-        )
-        .await?;
+        self.live = update.write(&next).await?;
+
         for BuiltDelta { delta, .. } in files {
             self.held.insert(delta.entry().sha256, Arc::new(delta));
         }

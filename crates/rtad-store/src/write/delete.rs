@@ -14,9 +14,9 @@
 
 use std::time::Duration;
 
+use super::append::Ledger;
 use super::gc::{Collected, Retention, collect_locked};
 use super::lock::{lock, lock_current};
-use super::put::replace_current;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use rtad_core::snapshot::{AudienceName, State};
@@ -45,13 +45,12 @@ impl StoreWriter {
     /// [`StoreError::Conflict`] if a build, a gc or another deletion is running. An error may leave
     /// files behind: delete the audience again.
     pub async fn delete(&self, audience: &AudienceName) -> Result<Deletion, StoreError> {
-        // The check precedes the lock, which creates the folder.
-        self.store().require_live(audience, None).await?;
-        let _locks = (
-            lock(self.backend(), audience).await?,
-            lock_current(self.backend(), audience).await?,
-        );
-        let sequence = mark_deleted(self, audience).await?;
+        // `CURRENT` is read before the lock, which creates the folder.
+        let mut ledger = self.ledger(audience).await?;
+        let _lock = lock(self.backend(), audience).await?;
+        let sequence = mark_deleted(&mut ledger).await?;
+
+        let _current_lock = lock_current(self.backend(), audience).await?;
         let nothing = Retention {
             keep: 0,
             min_age: Duration::ZERO,
@@ -61,24 +60,19 @@ impl StoreWriter {
     }
 }
 
-/// Marks `CURRENT` as deleted, with the locks held. Returns its sequence.
-async fn mark_deleted(writer: &StoreWriter, audience: &AudienceName) -> Result<u64, StoreError> {
+/// Marks `CURRENT` as deleted. Returns its sequence.
+async fn mark_deleted(ledger: &mut Ledger) -> Result<u64, StoreError> {
     for tries in 0.. {
-        let live = writer.store().require_live(audience, None).await?;
-        if live.current.state == State::Deleted {
-            return Ok(live.current.sequence);
+        let current = ledger.current();
+        if current.state == State::Deleted {
+            return Ok(current.sequence);
         }
-        match replace_current(
-            writer.backend(),
-            audience,
-            Some(&live),
-            &live.current.deleted(),
-        )
-        .await
-        {
+        match ledger.replace(current.deleted(), Vec::new()).await {
             // Replaced by an append: retry over it.
-            Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => {}
-            done => return Ok(done?.current.sequence),
+            Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => {
+                ledger.refresh().await?;
+            }
+            replaced => return replaced.map(|()| ledger.current().sequence),
         }
     }
     unreachable!("the last try is returned")

@@ -1,9 +1,7 @@
-//! Deltas: writing them, and merging them when a `CURRENT` would name too many.
+//! Deltas: signing them, and merging them when a `CURRENT` would name too many.
 
-use object_store::PutMode;
-
+use super::current::CurrentUpdate;
 use super::sign::Sign;
-use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::error::StoreError;
 use crate::layout::{delta_path, delta_sequence, deltas_path, signature_path};
@@ -25,8 +23,7 @@ const MAX_UNMERGED: usize = 8;
 /// A delta has all changes of its range of sequences. So in the order of their last sequence, the
 /// newest change of a key comes last, even if ranges overlap.
 pub async fn merge_groups(
-    writer: &StoreWriter,
-    audience: &AudienceName,
+    update: &CurrentUpdate<'_>,
     groups: &[Vec<DeltaEntry>],
 ) -> Result<Vec<DeltaEntry>, StoreError> {
     let (later, unmerged) = groups.split_last().expect("the later deltas are a group");
@@ -34,28 +31,30 @@ pub async fn merge_groups(
     if all.len() > MAX_UNMERGED {
         let mut joined = Vec::new();
         for group in unmerged {
-            joined.extend(merged(writer, audience, group).await?);
+            joined.extend(merged(update, group).await?);
         }
         all = in_order(joined);
     }
     if all.len() > MAX_UNMERGED {
         let oldest: Vec<_> = all.drain(..=all.len() - MAX_UNMERGED).collect();
-        all.splice(..0, merged(writer, audience, &oldest).await?);
+        all.splice(..0, merged(update, &oldest).await?);
     }
     let named = in_order([&all[..], later].concat());
     if named.len() <= MAX_DELTAS {
         return Ok(named);
     }
-    all.extend(merged(writer, audience, later).await?);
+    all.extend(merged(update, later).await?);
     Ok(in_order(all))
 }
 
 /// Merges deltas into one, and writes its file; `None` without deltas.
 pub async fn merged(
-    writer: &StoreWriter,
-    audience: &AudienceName,
+    update: &CurrentUpdate<'_>,
     entries: &[DeltaEntry],
 ) -> Result<Option<DeltaEntry>, StoreError> {
+    let CurrentUpdate {
+        writer, audience, ..
+    } = *update;
     let entries = in_order(entries.iter().cloned());
     let last = match &entries[..] {
         [] => return Ok(None),
@@ -77,19 +76,18 @@ pub async fn merged(
             keys: entry.keys(),
         });
     }
-    put_delta(writer, audience, &entry, built.bytes).await?;
+    update.put_delta(&entry, built.bytes).await?;
     Ok(Some(entry))
 }
 
 /// Whether a delta has a signature that names this key, valid or not.
 async fn is_signed_by(
-    writer: &StoreWriter,
-    audience: &AudienceName,
+    update: &CurrentUpdate<'_>,
     entry: &DeltaEntry,
     key: &PublicKey,
 ) -> Result<bool, StoreError> {
-    let path = signature_path(&delta_path(audience, entry));
-    let objects = writer.store().objects(&path).await?;
+    let path = signature_path(&delta_path(update.audience, entry));
+    let objects = update.writer.store().objects(&path).await?;
     match read_small(&*objects, &path, MAX_SIGNATURE_BYTES, "the signature").await {
         Ok((signature, _)) => Ok(key.is_named_by(&signature)),
         Err(StoreError::NotFound { .. } | StoreError::Manifest { .. }) => Ok(false),
@@ -98,44 +96,29 @@ async fn is_signed_by(
 }
 
 /// Signs the deltas that another key signed, or none, if the writer signs. Its public keys decide
-/// whether it may. The caller holds the lock of `CURRENT`.
+/// whether it may.
 pub async fn sign_deltas(
-    writer: &StoreWriter,
-    audience: &AudienceName,
+    update: &CurrentUpdate<'_>,
     entries: impl IntoIterator<Item = &DeltaEntry>,
 ) -> Result<(), StoreError> {
+    let CurrentUpdate {
+        writer, audience, ..
+    } = *update;
     let Some(key) = writer.signer().map(Sign::public_key) else {
         return Ok(());
     };
     for entry in entries {
-        if is_signed_by(writer, audience, entry, &key).await? {
+        if is_signed_by(update, entry, &key).await? {
             continue;
         }
         match writer.store().delta_and_file(audience, entry).await {
-            Ok((_, file)) => put_delta(writer, audience, entry, file.bytes).await?,
+            Ok((_, file)) => update.put_delta(entry, file.bytes).await?,
             // Merged into another delta meanwhile, which is signed now or by the next build.
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
-}
-
-/// Writes a delta's file, durably. Readers find it once a `CURRENT` names it.
-pub async fn put_delta(
-    writer: &StoreWriter,
-    audience: &AudienceName,
-    entry: &DeltaEntry,
-    bytes: Vec<u8>,
-) -> Result<(), StoreError> {
-    writer
-        .put_signed(
-            audience,
-            &delta_path(audience, entry),
-            bytes,
-            PutMode::Overwrite,
-        )
-        .await
 }
 
 /// The highest sequence in any manifest or delta: a lost `CURRENT` must continue above it.

@@ -1,14 +1,12 @@
 //! Going live: one write of `CURRENT`, with the deltas that are not folded into the generation.
 
 use super::base::Base;
+use super::current::CurrentUpdate;
 use super::deltas::{highest_sequence, merge_groups, sign_deltas};
-use super::lock::lock_current;
-use super::put::replace_current;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::delta_path;
-use crate::read::Live;
-use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State};
+use rtad_core::snapshot::{Current, DeltaEntry, Manifest, State};
 
 /// Tries to write `CURRENT` against concurrent appends.
 const MAX_TRIES: u32 = 100;
@@ -55,7 +53,8 @@ impl RetainedDeltas {
     }
 }
 
-/// Makes a generation live over `base`. Retries over concurrently appended deltas.
+/// Makes a generation live over `base`, and returns the `CURRENT` that did. Retries over
+/// concurrently appended deltas.
 ///
 /// # Errors
 ///
@@ -65,35 +64,31 @@ pub async fn go_live(
     writer: &StoreWriter,
     base: &Base,
     candidate: &Candidate<'_>,
-) -> Result<(), StoreError> {
-    let audience = base.audience();
+) -> Result<Current, StoreError> {
     let mut tried: Option<Current> = None;
     for tries in 0.. {
-        let _lock = lock_current(writer.backend(), audience).await?;
-        let live = writer.store().live(audience).await?;
-        let is_done = |live: &Live, tried: &Current| {
-            live.current.published_sequence() == tried.sequence
-                && live.current.manifest_sha256 == tried.manifest_sha256
-        };
+        let update = CurrentUpdate::begin(writer, base.audience()).await?;
+        let live = update.live.as_ref().map(|live| &live.current);
         // The last try succeeded without an answer, and an append followed it.
-        if live
-            .as_ref()
-            .zip(tried.as_ref())
-            .is_some_and(|(live, tried)| is_done(live, tried))
+        if let (Some(live), Some(tried)) = (live, &tried)
+            && live.published_sequence() == tried.sequence
+            && live.manifest_sha256 == tried.manifest_sha256
         {
-            return Ok(());
+            return Ok(tried.clone());
         }
-        base.check_is_live(live.as_ref())?;
-        let current = next(writer, base, candidate, live.as_ref()).await?;
+        base.check_is_live(update.live.as_ref())?;
+
+        let next = candidate.current(&update).await?;
         // Also those that were appended since the base, without this writer's key.
-        sign_deltas(writer, audience, current.delta_entries()).await?;
+        sign_deltas(&update, next.delta_entries()).await?;
         if candidate.has_signature && writer.refuses_unsigned() {
-            check_signed(writer, audience, candidate.generation, &current).await?;
+            check_signed(&update, &next).await?;
         }
-        match replace_current(writer.backend(), audience, live.as_ref(), &current).await {
+
+        match update.write(&next).await {
             // Replaced by an append or by another loader: the next read shows which.
-            Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => tried = Some(current),
-            done => return done.map(|_| ()),
+            Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => tried = Some(next),
+            written => return written.map(|live| live.current),
         }
     }
     unreachable!("the last try is returned")
@@ -104,59 +99,46 @@ pub async fn go_live(
 /// # Errors
 ///
 /// [`StoreError::Unsigned`], or a store error.
-async fn check_signed(
-    writer: &StoreWriter,
-    audience: &AudienceName,
-    generation: u64,
-    current: &Current,
-) -> Result<(), StoreError> {
-    for delta in current.delta_entries() {
-        if !writer
-            .store()
-            .is_signed(&delta_path(audience, delta))
-            .await?
-        {
+async fn check_signed(update: &CurrentUpdate<'_>, next: &Current) -> Result<(), StoreError> {
+    let store = update.writer.store();
+    for delta in next.delta_entries() {
+        let path = delta_path(update.audience, delta);
+        if !store.is_signed(&path).await? {
             return Err(StoreError::Unsigned {
-                audience: audience.clone(),
-                generation,
+                audience: update.audience.clone(),
+                generation: next.generation,
             });
         }
     }
     Ok(())
 }
 
-/// The `CURRENT` that makes the candidate live after `live`. Writes merged deltas.
-async fn next(
-    writer: &StoreWriter,
-    base: &Base,
-    candidate: &Candidate<'_>,
-    live: Option<&Live>,
-) -> Result<Current, StoreError> {
-    let Candidate {
-        generation,
-        manifest,
-        rolled_back_from,
-        deltas,
-        ..
-    } = candidate;
-    let old = live.map(|live| &live.current);
-    let sequence = match old {
-        Some(current) => current.sequence,
-        None => highest_sequence(writer.store(), base.audience()).await?,
-    };
-    let sequence = sequence.saturating_add(1);
-    let mut current = Current::new(sequence, *generation, manifest, *rolled_back_from);
-    if let Some(old) = old {
-        current.deltas = merge_groups(writer, base.audience(), &deltas.groups(&old.deltas)).await?;
-        current.no_merge_through = deltas.no_merge_through;
-        current.tombstones.clone_from(&old.tombstones);
-        current.appended_unix_seconds = old.appended_unix_seconds;
-        current.state = if old.state == State::Deleted {
-            State::Live
-        } else {
-            old.state
+impl Candidate<'_> {
+    /// The `CURRENT` that makes the candidate live. Writes merged deltas.
+    async fn current(&self, update: &CurrentUpdate<'_>) -> Result<Current, StoreError> {
+        let old = update.live.as_ref().map(|live| &live.current);
+        let sequence = match old {
+            Some(current) => current.sequence,
+            None => highest_sequence(update.writer.store(), update.audience).await?,
         };
-        current.expires_unix_seconds = old.expires_unix_seconds;
+        let mut next = Current::new(
+            sequence.saturating_add(1),
+            self.generation,
+            self.manifest,
+            self.rolled_back_from,
+        );
+        let Some(old) = old else {
+            return Ok(next);
+        };
+
+        next.deltas = merge_groups(update, &self.deltas.groups(&old.deltas)).await?;
+        next.no_merge_through = self.deltas.no_merge_through;
+        next.tombstones.clone_from(&old.tombstones);
+        next.appended_unix_seconds = old.appended_unix_seconds;
+        if old.state != State::Deleted {
+            next.state = old.state;
+        }
+        next.expires_unix_seconds = old.expires_unix_seconds;
+        Ok(next)
     }
-    Ok(current)
 }

@@ -23,16 +23,19 @@ use object_store::{ObjectStoreExt, PutMode, PutPayload};
 
 use super::base::Base;
 use super::chunks::{put_unless_held, safe_chunks, sync_chunks};
+use super::current::CurrentUpdate;
 use super::deltas::{in_order, merged, sign_deltas};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
-use super::lock::{lock, lock_current};
+use super::lock::lock;
 use super::probe::check_conditions;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::{current_path, manifest_path, signature_path};
 use rtad_core::files::FileLock;
-use rtad_core::snapshot::{AudienceName, BuiltChunk, Current, Digest, Folded, Manifest};
+use rtad_core::snapshot::{
+    AudienceName, BuiltChunk, Current, DeltaEntry, Digest, Folded, Manifest,
+};
 
 /// Deltas that a generation carries on from earlier ones. More are merged into one.
 const MAX_CARRIED_DELTAS: usize = 100;
@@ -124,7 +127,6 @@ impl Publication<'_> {
     ///
     /// If the manifest is not of this publication's audience and generation.
     pub async fn commit(self, manifest: &Manifest) -> Result<u64, StoreError> {
-        let generation = self.generation;
         assert_eq!(
             manifest.audience(),
             self.audience(),
@@ -132,41 +134,34 @@ impl Publication<'_> {
         );
         assert_eq!(
             manifest.generation(),
-            generation,
+            self.generation,
             "the manifest is of the publication's generation"
         );
         self.writer.check_unsigned_write(self.audience()).await?;
-        let replaced = self
-            .base
-            .with_generation()
-            .map_or(0, |current| current.generation);
-        let manifest = &self
-            .with_folded_deltas(manifest)
-            .await?
-            .over_generation(replaced);
-        sync_chunks(self.writer.backend(), manifest).await?;
-        self.sign_retained_deltas(manifest).await?;
-        let bytes = manifest.to_bytes();
-        let path = manifest_path(self.audience(), generation);
+        let manifest = self.completed(manifest.clone()).await?;
+        sync_chunks(self.writer.backend(), &manifest).await?;
+
         // Written once: a second writer of the same generation loses here.
+        let path = manifest_path(self.audience(), self.generation);
+        let bytes = manifest.to_bytes();
         self.writer
             .put_signed(self.audience(), &path, bytes.clone(), PutMode::Create)
             .await?;
+
         let done = async {
             self.check_not_withdrawn(&path).await?;
-            guard::check_manifest(self.writer.backend(), manifest).await?;
-            let deltas = RetainedDeltas::over(manifest);
+            guard::check_manifest(self.writer.backend(), &manifest).await?;
             let candidate = Candidate {
-                generation,
+                generation: self.generation,
                 manifest: &bytes,
                 rolled_back_from: None,
-                deltas,
+                deltas: RetainedDeltas::over(&manifest),
                 has_signature: false,
             };
             go_live(self.writer, &self.base, &candidate).await
         };
         match done.await {
-            Ok(()) => Ok(generation),
+            Ok(_) => Ok(self.generation),
             Err(error) => {
                 if matches!(error, StoreError::Conflict { .. }) {
                     self.withdraw(&path).await;
@@ -176,37 +171,27 @@ impl Publication<'_> {
         }
     }
 
-    /// Signs the deltas that `CURRENT` or the manifest will still name: early, so that nothing is
-    /// written if the writer may not. Later ones are signed when the generation goes live.
-    async fn sign_retained_deltas(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        let live = self
-            .base
-            .current()
-            .into_iter()
-            .flat_map(Current::delta_entries);
-        let named: HashSet<_> = live.chain(manifest.folded_deltas()).collect();
-        let _lock = lock_current(self.writer.backend(), self.audience()).await?;
-        sign_deltas(self.writer, self.audience(), named).await
-    }
+    /// The manifest with the generation that it replaces, and the folded deltas as they
+    /// are live now. Signs the deltas that `CURRENT` or the manifest will name: early, so that
+    /// nothing is written if the writer may not. Later ones are signed when the generation goes
+    /// live.
+    async fn completed(&self, manifest: Manifest) -> Result<Manifest, StoreError> {
+        let update = CurrentUpdate::begin(self.writer, self.audience()).await?;
+        let replaced = self.base.with_generation();
+        let mut manifest =
+            manifest.over_generation(replaced.map_or(0, |current| current.generation));
 
-    /// The manifest with the folded deltas as they are live now: those that the build read may have
-    /// been merged and removed. Merged deltas may contain later changes, which are applied again.
-    /// The deltas that the manifest carries on from its base come first.
-    async fn with_folded_deltas(&self, manifest: &Manifest) -> Result<Manifest, StoreError> {
-        let Some(folded) = manifest.folded().cloned() else {
-            return Ok(manifest.clone());
-        };
-        let live = self.writer.store().live(self.audience()).await?;
-        self.base.check_is_live(live.as_ref())?;
-        let mut carried = folded.deltas;
-        if carried.len() > MAX_CARRIED_DELTAS {
-            let _lock = lock_current(self.writer.backend(), self.audience()).await?;
-            carried = Vec::from_iter(merged(self.writer, self.audience(), &carried).await?);
+        if let Some(mut folded) = manifest.folded().cloned() {
+            self.base.check_is_live(update.live.as_ref())?;
+            folded.deltas = folded_deltas(&update, &folded).await?;
+            manifest = manifest.with_folded(folded);
         }
-        let deltas = live.into_iter().flat_map(|live| live.current.deltas);
-        let deltas = deltas.filter(|delta| delta.first <= folded.through);
-        let deltas = in_order(carried.into_iter().chain(deltas));
-        Ok(manifest.clone().with_folded(Folded { deltas, ..folded }))
+
+        let live = self.base.current().into_iter();
+        let live = live.flat_map(Current::delta_entries);
+        let named: HashSet<_> = live.chain(manifest.folded_deltas()).collect();
+        sign_deltas(&update, named).await?;
+        Ok(manifest)
     }
 
     /// Checks that no other loader has withdrawn a manifest of this number: its delete may still be
@@ -271,4 +256,20 @@ impl Publication<'_> {
             let _ = objects.delete(&signature).await;
         }
     }
+}
+
+/// The folded deltas as they are live now: those that the build read may have been merged and
+/// removed. Merged deltas may contain later changes, which are applied again. The deltas that the
+/// manifest carries on from its base come first.
+async fn folded_deltas(
+    update: &CurrentUpdate<'_>,
+    folded: &Folded,
+) -> Result<Vec<DeltaEntry>, StoreError> {
+    let mut all = folded.deltas.clone();
+    if all.len() > MAX_CARRIED_DELTAS {
+        all = Vec::from_iter(merged(update, &all).await?);
+    }
+    let live = update.live.iter().flat_map(|live| &live.current.deltas);
+    all.extend(live.filter(|delta| delta.first <= folded.through).cloned());
+    Ok(in_order(all))
 }

@@ -6,9 +6,7 @@ use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersio
 use super::probe::check_conditions;
 use crate::backend::Backend;
 use crate::error::StoreError;
-use crate::layout::current_path;
-use crate::read::Live;
-use rtad_core::snapshot::{AudienceName, Current};
+use rtad_core::snapshot::AudienceName;
 
 /// Bytes compared per request.
 const PIECE_BYTES: usize = 1 << 20;
@@ -103,28 +101,4 @@ async fn version_of(
     };
     let held = object.bytes().await.map_err(failed)?;
     Ok((held == bytes).then_some(version))
-}
-
-/// Replaces `CURRENT` if it is still `live`, and returns the new one. The caller holds the lock of
-/// a directory, and has read `live` under it.
-pub async fn replace_current(
-    backend: &Backend,
-    audience: &AudienceName,
-    live: Option<&Live>,
-    current: &Current,
-) -> Result<Live, StoreError> {
-    let mode = match live {
-        // The lock excludes other writers.
-        _ if backend.is_directory() => PutMode::Overwrite,
-        None => PutMode::Create,
-        Some(live) => PutMode::Update(live.version.clone()),
-    };
-    let bytes = current.to_bytes();
-    // Validate before writing: an unreadable `CURRENT` would block every later write.
-    Current::parse(&bytes).map_err(|source| StoreError::Manifest {
-        path: current_path(audience).to_string(),
-        source,
-    })?;
-    let version = put_if(backend, audience, &current_path(audience), bytes, mode).await?;
-    Ok(Live::written(current.clone(), version))
 }

@@ -40,8 +40,9 @@ impl Publication<'_> {
     }
 
     async fn roll_back_to(self, generation: u64, takes_deltas: bool) -> Result<(), StoreError> {
-        let (store, audience, current) =
-            (self.writer.store(), self.audience(), self.base.current());
+        let store = self.writer.store();
+        let audience = self.audience();
+        let current = self.base.current();
         // The files of a deleted audience are being removed.
         if let Some(state) = current
             .map(|current| current.state)
@@ -78,7 +79,7 @@ impl Publication<'_> {
             deltas,
             has_signature: store.has_signature(audience, generation).await?,
         };
-        go_live(self.writer, &self.base, &candidate).await
+        go_live(self.writer, &self.base, &candidate).await.map(drop)
     }
 
     /// Writes the manifest again, unchanged: a gc keeps young manifests and their chunks.
