@@ -31,8 +31,8 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::memory::{Pages, Region};
 use rtad_core::period::PeriodUnit;
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, ChunkReader, Current,
-    Delta, ManifestBuilder, Overlay, Snapshot, shards_per_chunk,
+    AudienceName, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, ChunkReader, Current, Delta,
+    GenerationFacts, ManifestBuilder, Overlay, Snapshot, shards_per_chunk,
 };
 use testkit::random::{key, mix};
 
@@ -374,7 +374,8 @@ fn build(keys: u64, per_shard: u64) -> Snapshot {
                     drop(keys);
                     let mut one = ManifestBuilder::new(spec, 1e-4);
                     one.add(&chunk);
-                    let manifest = one.finish(name(), 1, 0, BuildReport::default());
+                    let manifest = one.finish(name(), GenerationFacts::default());
+                    let manifest = manifest.expect("a valid chunk");
                     let mut decoder = ChunkDecoder::new(manifest.filter(), &chunk.entry);
                     decoder.feed(&chunk.bytes).expect("a good chunk");
                     let read = decoder.finish().expect("a good chunk");
@@ -395,10 +396,8 @@ fn build(keys: u64, per_shard: u64) -> Snapshot {
         manifest.add(&described);
         chunks.push(chunk);
     }
-    Snapshot::assemble(
-        manifest.finish(name(), 1, 0, BuildReport::default()),
-        chunks,
-    )
+    let manifest = manifest.finish(name(), GenerationFacts::default());
+    Snapshot::assemble(manifest.expect("valid chunks"), chunks)
 }
 
 fn name() -> AudienceName {

@@ -25,7 +25,7 @@ use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::memory::{Pages, Region};
 use rtad_core::snapshot::{
-    BuildReport, ChunkBuilder, ChunkDecoder, ChunkReader as _, ManifestBuilder, Snapshot,
+    ChunkBuilder, ChunkDecoder, ChunkReader as _, GenerationFacts, ManifestBuilder, Snapshot,
 };
 use testkit::random::{key, mix};
 
@@ -198,8 +198,8 @@ fn build(names: &[&str], counts: &[u64]) -> Vec<Filter> {
     filters
         .map(|(((name, manifest), chunks), (building, loading))| {
             let audience = "bench".parse().expect("a name");
-            let manifest = manifest.finish(audience, 1, 0, BuildReport::default());
-            let snapshot = Snapshot::assemble(manifest, chunks);
+            let manifest = manifest.finish(audience, GenerationFacts::default());
+            let snapshot = Snapshot::assemble(manifest.expect("valid chunks"), chunks);
             Filter {
                 name: (*name).to_owned(),
                 snapshot,

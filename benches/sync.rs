@@ -25,11 +25,10 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, SwapMode, Syncer};
-use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ManifestBuilder, shards_per_chunk,
+    AudienceName, BuiltChunk, GenerationFacts, ManifestBuilder, shards_per_chunk,
 };
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
@@ -128,18 +127,11 @@ async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
         manifest.add(&chunk);
         publication.put_chunk(chunk).await.expect("room");
     }
-    let generation = publication.generation();
-    let manifest = manifest.finish(
-        name(),
-        generation,
-        now_unix_seconds(),
-        BuildReport::default(),
-    );
-    publication
-        .commit(&manifest)
-        .await
-        .expect("no concurrent publish");
-    manifest.size_bytes()
+    let facts = GenerationFacts::built_now_by("bench");
+    let manifest = manifest.finish(name(), facts).expect("valid chunks");
+    let published = publication.commit(manifest).await;
+    let published = published.expect("no concurrent publish");
+    published.manifest.size_bytes()
 }
 
 fn assembly(store: &str, swap: SwapMode) -> Assembly {

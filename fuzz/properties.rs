@@ -35,7 +35,7 @@ use rtad::telemetry::Telemetry;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    BuildReport, BuiltChunk, ChunkDecoder, ChunkReader, ManifestBuilder, Snapshot,
+    BuiltChunk, ChunkDecoder, ChunkReader, GenerationFacts, ManifestBuilder, Snapshot,
 };
 
 /// The IMEI of the published examples: the only known device.
@@ -581,7 +581,8 @@ fn known_devices() -> Snapshot {
     let built = BuiltChunk::build(&spec, &keys);
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
     manifest.add(&built);
-    let manifest = manifest.finish("old".parse().expect("a name"), 1, 0, BuildReport::default());
+    let manifest = manifest.finish("old".parse().expect("a name"), GenerationFacts::default());
+    let manifest = manifest.expect("a valid chunk");
     let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);
     decoder.feed(&built.bytes).expect("a valid chunk");
     Snapshot::assemble(

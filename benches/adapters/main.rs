@@ -36,10 +36,9 @@ use rtad::platform::{Admission, IdReader, Read, RequestHead};
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, Syncer};
 use rtad::telemetry::{Telemetry, count_as_worker};
-use rtad_core::clock::now_unix_seconds;
-use rtad_core::device::{DeviceKey, KeyMaker};
+use rtad_core::device::KeyMaker;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
+use rtad_core::snapshot::GenerationFacts;
 use rtad_http::timing::Arrival;
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
@@ -91,28 +90,16 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 async fn publish(directory: &Path, name: &str, count: u64) {
     let name = name.parse().expect("a valid name");
     let writer = StoreWriter::open(&directory.display().to_string()).expect("a directory");
-    let mut keys: Vec<DeviceKey> = (0..count).map(lanes::member).collect();
-    keys.sort_unstable();
-    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
+    let keys = (0..count).map(lanes::member).collect();
+    let filter = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
     let publication = writer
         .publish(writer.base(&name).await.expect("an empty store"))
         .await
         .expect("a lock");
-    let mut manifest = ManifestBuilder::new(spec, 1e-4);
-    for run in chunk_runs(&keys, shards_per_chunk(&spec, count)) {
-        let chunk = BuiltChunk::build(&spec, run);
-        manifest.add(&chunk);
-        publication
-            .put_chunk(chunk)
-            .await
-            .expect("room on the disk");
-    }
-    let generation = publication.generation();
-    let manifest = manifest.finish(name, generation, now_unix_seconds(), BuildReport::default());
     publication
-        .commit(&manifest)
+        .commit_keys(keys, filter, 1e-4, GenerationFacts::built_now_by("bench"))
         .await
-        .expect("no concurrent publish");
+        .expect("room on the disk, and no concurrent publish");
 }
 
 /// Excludes an audience.

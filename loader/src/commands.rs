@@ -18,7 +18,6 @@ mod inspect;
 mod job;
 mod lineage_args;
 mod list;
-mod new_manifest;
 mod overlap;
 mod plan;
 mod query;

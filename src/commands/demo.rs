@@ -7,12 +7,9 @@ use clap::Args;
 use prost::Message as _;
 use rtad::platform::tencent;
 use rtad::serve::Assembly;
-use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk,
-};
+use rtad_core::snapshot::{AudienceName, GenerationFacts};
 use rtad_core::synth::Synth;
 use rtad_http::signals::Signals;
 use rtad_store::write::StoreWriter;
@@ -24,6 +21,7 @@ use super::process;
 const AUDIENCE: &str = "old_users";
 const TARGET_FPR: f64 = 1e-4;
 const SEED: u64 = 0;
+const TOOL: &str = concat!("rtad ", env!("CARGO_PKG_VERSION"), " demo");
 /// The config, without the store.
 const CONFIG: &str = r#"
 [server.api]
@@ -164,25 +162,16 @@ async fn publish(writer: &StoreWriter, devices: u64) -> Result<(), DemoError> {
         return Ok(());
     }
     let synth = Synth::new(IdKind::Idfa, SEED);
-    let mut keys: Vec<DeviceKey> = (0..devices)
+    let keys = (0..devices)
         .map(|index| DeviceKey::of_canonical(synth.id(index).as_bytes()))
         .collect();
-    keys.sort_unstable();
-    let spec = FilterSpec::for_fpr(FilterKind::Block512, TARGET_FPR)?;
+    let filter = FilterSpec::for_fpr(FilterKind::Block512, TARGET_FPR)?;
+    let mut facts = GenerationFacts::built_now_by(TOOL);
+    facts.build.rows = devices;
+
     let publication = writer.publish(base).await?;
-    let mut manifest = ManifestBuilder::new(spec, TARGET_FPR);
-    for run in chunk_runs(&keys, shards_per_chunk(&spec, devices)) {
-        let chunk = BuiltChunk::build(&spec, run);
-        manifest.add(&chunk);
-        publication.put_chunk(chunk).await?;
-    }
-    let tool = concat!("rtad ", env!("CARGO_PKG_VERSION"), " demo").to_owned();
-    let report = BuildReport {
-        tool,
-        rows: devices,
-        ..BuildReport::default()
-    };
-    let manifest = manifest.finish(name(), publication.generation(), now_unix_seconds(), report);
-    publication.commit(&manifest).await?;
+    publication
+        .commit_keys(keys, filter, TARGET_FPR, facts)
+        .await?;
     Ok(())
 }

@@ -8,8 +8,8 @@ use rtad::sync::{Shared, SwapMode, Syncer};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ChunkEntry, Current, ManifestBuilder, Overlay, Snapshot,
-    State, chunk_runs,
+    AudienceName, BuiltChunk, ChunkEntry, Current, GenerationFacts, ManifestBuilder, Overlay,
+    Snapshot, State, chunk_runs,
 };
 use rtad_store::write::{Appended, Base, Change, Ledger, Retention, StoreWriter};
 use rtad_store::{Store, StoreError};
@@ -258,7 +258,11 @@ impl World {
         let mut all: Vec<DeviceKey> = fillers.into_iter().collect();
         all.extend((0..KEYS).filter(|number| keys & bit(*number) != 0).map(key));
         all.sort_unstable();
-        let folded = base.folded();
+        let facts = GenerationFacts {
+            created_unix_seconds: 1,
+            folded: base.folded(),
+            ..GenerationFacts::default()
+        };
         let published = async {
             let publication = self.writer.publish(base).await?;
             let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-6).unwrap();
@@ -268,16 +272,13 @@ impl World {
                 builder.add(&chunk);
                 publication.put_chunk(chunk).await?;
             }
-            let number = publication.generation();
-            let manifest = builder.finish(audience(), number, 1, BuildReport::default());
-            let manifest = match folded {
-                Some(folded) => manifest.with_folded(folded),
-                None => manifest,
-            };
-            publication.commit(&manifest).await
+            let manifest = builder.finish(audience(), facts).unwrap();
+            publication.commit(manifest).await
         };
         match published.await {
-            Ok(generation) => self.model.publish(generation, keys, through),
+            Ok(published) => self
+                .model
+                .publish(published.current.generation, keys, through),
             Err(error) => assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}"),
         }
     }
@@ -300,7 +301,7 @@ impl World {
             self.writer.publish(base).await?.roll_back(generation).await
         };
         match rolled.await {
-            Ok(()) => {
+            Ok(_) => {
                 self.model.roll_back(generation);
                 true
             }

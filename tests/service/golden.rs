@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, Digest, Manifest, ManifestBuilder, chunk_runs,
+    AudienceName, BuiltChunk, Digest, GenerationFacts, Manifest, ManifestBuilder, chunk_runs,
     shards_per_chunk,
 };
 use testkit::store::{Depot, files};
@@ -101,12 +101,9 @@ fn same_keys_give_the_golden_files() {
             assert!(chunk.bytes == read(&path), "{path} differs");
             builder.add(&chunk);
         }
-        let report = BuildReport {
-            tool: "make_golden.py".to_owned(),
-            rows: 713,
-            ..BuildReport::default()
-        };
-        let manifest = builder.finish(audience(), 1, 1_763_722_800, report);
+        let mut facts = GenerationFacts::built_now_by("make_golden.py");
+        facts.build.rows = 713;
+        let manifest = builder.finish(audience(), facts).unwrap();
 
         assert_eq!(manifest.chunks(), golden.chunks());
         assert_eq!(manifest.filter(), golden.filter());
@@ -258,7 +255,8 @@ mod ribbon {
             }
             let check = builder.check();
             assert_eq!((check.members_missing, check.probes), (0, 12 * 64));
-            let made = builder.finish(audience(), 1, 1_763_722_800, BuildReport::default());
+            let made = builder.finish(audience(), GenerationFacts::default());
+            let made = made.unwrap();
             assert_eq!(made.chunks(), golden.chunks());
             assert_eq!(
                 made.diverted_and_listed_keys(),

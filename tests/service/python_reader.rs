@@ -7,10 +7,9 @@ use std::thread;
 
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, ManifestBuilder, shards_per_chunk};
+use rtad_core::snapshot::shards_per_chunk;
 use rtad_store::write::Change;
 use testkit::store::{Depot, Spec, hex, keys, value};
-use tokio::runtime::Runtime;
 
 const AUDIENCE: &str = "old_users";
 
@@ -223,16 +222,7 @@ fn python_reader_applies_deltas_like_rtad() {
         }
         depot.append(AUDIENCE, change);
         if step == 1 {
-            let folded = depot.base(AUDIENCE);
-            Runtime::new().unwrap().block_on(async {
-                let writer = depot.writer();
-                let publication = writer.publish(folded.clone()).await.unwrap();
-                let name = AUDIENCE.parse().unwrap();
-                let manifest = ManifestBuilder::new(spec.filter, 0.0001)
-                    .finish(name, publication.generation(), 1, BuildReport::default())
-                    .with_folded(folded.folded().unwrap());
-                publication.commit(&manifest).await.unwrap();
-            });
+            depot.publish_merged(AUDIENCE, &[], &spec);
             depot.roll_back(AUDIENCE, 1);
         }
         let snapshot = depot.read(AUDIENCE).unwrap();

@@ -3,7 +3,6 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `new_manifest` | manifest of a new generation |
 //! | `op` | operations on devices |
 //! | `error` | errors, as problem documents |
 //! | `telemetry` | metrics |
@@ -32,7 +31,6 @@ mod devices;
 mod error;
 mod events;
 mod ids;
-mod new_manifest;
 mod op;
 mod routes;
 mod scopes;
@@ -42,6 +40,9 @@ mod tokens;
 mod windows;
 
 use rtad_cli::exit::{ExitStatus, write_failure};
+
+/// The name and version of this program in manifests.
+const TOOL: &str = concat!("rtad-writer ", env!("CARGO_PKG_VERSION"));
 
 fn main() -> ExitStatus {
     let Err(error) = cli::run() else {

@@ -31,7 +31,7 @@
 //!
 //! use rtad_core::device::{IdKind, KeyMaker};
 //! use rtad_core::filter::{FilterKind, FilterSpec};
-//! use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, Snapshot};
+//! use rtad_core::snapshot::{BuiltChunk, GenerationFacts, ManifestBuilder, Snapshot};
 //! use rtad_core::snapshot::{ChunkDecoder, ChunkReader};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,7 +42,7 @@
 //! let built = BuiltChunk::build(&spec, &[known]);
 //! let mut manifest = ManifestBuilder::new(spec, 1e-4);
 //! manifest.add(&built);
-//! let manifest = manifest.finish("old_users".parse()?, 1, 0, BuildReport::default());
+//! let manifest = manifest.finish("old_users".parse()?, GenerationFacts::default())?;
 //!
 //! // A pod reads the file this way: every field and the digest are verified.
 //! let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);

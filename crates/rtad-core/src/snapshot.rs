@@ -45,7 +45,7 @@ pub use delta::{
 pub use filter_stats::{FilterCheck, FilterStats};
 pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
 pub use lineage::{BuildReport, InputRecord, Lineage};
-pub use manifest::{FillRatio, Folded, Manifest};
+pub use manifest::{FillRatio, Folded, GenerationFacts, Manifest};
 pub use name::{AudienceName, Digest, NameError};
 pub use overlay::{Newer, Overlay};
 pub use report::{DeltaReport, GenerationReport};

@@ -6,8 +6,9 @@
 //!
 //! **May use.** `rtad-core` for the file formats; HTTP clients; tokio.
 //!
-//! **Does not do.** Building chunks and manifests, deciding what to load and when to poll (`rtad`),
-//! reading dumps (`rtad-loader`), keeping secret keys (the caller implements [`write::Sign`]).
+//! **Does not do.** Building chunks of more keys than fit in memory, reading dumps (`rtad-loader`),
+//! deciding what to load and when to poll (`rtad`), keeping secret keys (the caller implements
+//! [`write::Sign`]).
 //!
 //! A pod uses [`Store`] alone, which cannot write. A loader creates a [`write::StoreWriter`] from
 //! it.

@@ -35,8 +35,8 @@ use super::*;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ChunkEntry, Current, Manifest, ManifestBuilder, Overlay,
-    Snapshot, chunk_runs,
+    AudienceName, BuiltChunk, ChunkEntry, Current, GenerationFacts, Manifest, ManifestBuilder,
+    Overlay, Snapshot, chunk_runs,
 };
 
 fn faulty_fixture() -> (Arc<FaultyStore>, StoreFixture) {
@@ -158,13 +158,14 @@ impl StoreFixture {
         let publication = self.writer.publish(base).await?;
         let written = put_chunks(&publication, keys).await?;
         let (manifest, _) = build(publication.generation(), keys);
-        let generation = publication.commit(&manifest).await?;
-        Ok((generation, written))
+        let published = publication.commit(manifest).await?;
+        Ok((published.manifest.generation(), written))
     }
 
     async fn roll_back(&self, generation: u64) -> Result<(), StoreError> {
         let base = self.writer.base(&audience()).await?;
-        self.writer.publish(base).await?.roll_back(generation).await
+        let publication = self.writer.publish(base).await?;
+        publication.roll_back(generation).await.map(drop)
     }
 
     async fn current(&self) -> Current {
@@ -247,15 +248,12 @@ fn build(generation: u64, keys: &[DeviceKey]) -> (Manifest, Vec<BuiltChunk>) {
         .map(|run| BuiltChunk::build(&spec, run))
         .collect();
     chunks.iter().for_each(|chunk| builder.add(chunk));
-    (
-        builder.finish(
-            audience(),
-            generation,
-            1_763_722_800,
-            BuildReport::default(),
-        ),
-        chunks,
-    )
+    let facts = GenerationFacts {
+        created_unix_seconds: 1_763_722_800,
+        ..GenerationFacts::default()
+    };
+    let manifest = builder.finish(audience(), facts).unwrap();
+    (manifest.numbered(generation), chunks)
 }
 
 async fn put_chunks(

@@ -21,6 +21,7 @@
 //! | `base` | the `CURRENT` when the work began | `writer` |
 //! | `live` | making a generation live, with the deltas it keeps | `writer`, `current`, `deltas`, `base` |
 //! | `publish` | publications: chunks, manifest, `CURRENT` | `writer`, `lock`, `probe`, `base`, `chunks`, `current`, `deltas`, `live`, `gc/guard` |
+//! | `keys` | publications of keys in memory | `publish` |
 //! | `rollback` | an older generation, with later deltas | `publish`, `live`, `put`, `gc/guard` |
 //! | `change` | members and tombstones that are added or removed | |
 //! | `append` | exact changes | `writer`, `current`, `change` |
@@ -35,6 +36,7 @@ mod current;
 mod delete;
 mod deltas;
 mod gc;
+mod keys;
 mod live;
 mod lock;
 mod probe;
@@ -53,7 +55,7 @@ pub use delete::Deletion;
 pub use gc::{Collected, Retention};
 #[cfg(test)]
 pub(crate) use lock::lock_shared;
-pub use publish::Publication;
+pub use publish::{Publication, Published};
 pub use sign::{Sign, check_signer};
 pub use window::{Expected, LocalCheckpoint, StoredCheckpoint, WindowCurrent, WindowFolder};
 pub use writer::StoreWriter;

@@ -9,7 +9,7 @@ use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current, Folded,
+    AudienceName, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current, GenerationFacts,
     Manifest, ManifestBuilder, Overlay, Snapshot, State, chunk_runs,
 };
 use rtad_store::write::{Appended, Base, Change, Sign, StoreWriter};
@@ -184,20 +184,12 @@ impl Spec {
         }
     }
 
-    fn manifest(&self, chunks: ManifestBuilder, audience: &str, generation: u64) -> Manifest {
-        let build = BuildReport {
-            tool: "test".to_owned(),
-            ..BuildReport::default()
-        };
-        let manifest = chunks.finish(name(audience), generation, self.created_unix_seconds, build);
-        let manifest = if self.is_from_window {
-            manifest.from_window()
-        } else {
-            manifest
-        };
-        match self.expires_unix_seconds {
-            Some(expires) => manifest.expiring_at(expires),
-            None => manifest,
+    fn facts(&self) -> GenerationFacts {
+        GenerationFacts {
+            created_unix_seconds: self.created_unix_seconds,
+            expires_unix_seconds: self.expires_unix_seconds,
+            is_from_window: self.is_from_window,
+            ..GenerationFacts::built_now_by("test")
         }
     }
 }
@@ -225,7 +217,8 @@ pub fn snapshot(audience: &str, generation: u64, keys: &[DeviceKey], spec: &Spec
         decoder.feed(&built.bytes).unwrap();
         chunks.push(Arc::new(decoder.finish().unwrap()));
     }
-    Snapshot::assemble(spec.manifest(builder, audience, generation), chunks)
+    let manifest = builder.finish(name(audience), spec.facts()).unwrap();
+    Snapshot::assemble(manifest.numbered(generation), chunks)
 }
 
 /// A store for tests, usually in its own directory.
@@ -301,23 +294,25 @@ impl Depot {
 
     /// Publishes sorted keys; returns the generation. The live deltas stay.
     pub fn publish(&self, audience: &str, keys: &[DeviceKey], spec: &Spec) -> u64 {
-        self.publish_over(self.base(audience), audience, keys, spec, None)
+        self.publish_over(self.base(audience), keys, spec, spec.facts())
     }
 
     /// Publishes sorted keys into which the live deltas are merged, as the loader does.
     pub fn publish_merged(&self, audience: &str, keys: &[DeviceKey], spec: &Spec) -> u64 {
         let base = self.base(audience);
-        let folded = base.folded();
-        self.publish_over(base, audience, keys, spec, folded)
+        let facts = GenerationFacts {
+            folded: base.folded(),
+            ..spec.facts()
+        };
+        self.publish_over(base, keys, spec, facts)
     }
 
     fn publish_over(
         &self,
         base: Base,
-        audience: &str,
         keys: &[DeviceKey],
         spec: &Spec,
-        folded: Option<Folded>,
+        facts: GenerationFacts,
     ) -> u64 {
         self.runtime.block_on(async {
             let writer = self.writer();
@@ -328,12 +323,10 @@ impl Depot {
                 builder.add(&chunk);
                 publication.put_chunk(chunk).await.unwrap();
             }
-            let manifest = spec.manifest(builder, audience, publication.generation());
-            let manifest = match folded {
-                Some(folded) => manifest.with_folded(folded),
-                None => manifest,
-            };
-            publication.commit(&manifest).await.unwrap()
+            let audience = publication.audience().clone();
+            let manifest = builder.finish(audience, facts).unwrap();
+            let published = publication.commit(manifest).await.unwrap();
+            published.manifest.generation()
         })
     }
 

@@ -17,6 +17,9 @@ use super::error::CommonError;
 use super::report_text::write_report;
 use crate::progress::{Progress, Watch};
 
+/// The name and version of this program in manifests.
+pub const TOOL: &str = concat!("rtad-loader ", env!("CARGO_PKG_VERSION"));
+
 /// Format of a command's result.
 #[derive(Debug, Args)]
 pub struct Output {

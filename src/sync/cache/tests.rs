@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
+use rtad_core::snapshot::{BuiltChunk, GenerationFacts, ManifestBuilder, chunk_runs};
 use rtad_store::ByteSink;
 
 /// A cache in a folder of its own, with the metrics that count its errors.
@@ -91,7 +91,8 @@ impl Built {
             .map(|run| BuiltChunk::build(&spec, run))
             .collect();
         built.iter().for_each(|chunk| builder.add(chunk));
-        let manifest = builder.finish(audience(), generation, 1, BuildReport::default());
+        let manifest = builder.finish(audience(), GenerationFacts::default());
+        let manifest = manifest.unwrap().numbered(generation);
         let current = Current::new(sequence, generation, &manifest.to_bytes(), None);
         Self {
             manifest,

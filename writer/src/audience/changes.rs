@@ -2,13 +2,13 @@
 //! its writes.
 
 use rtad_core::filter::FilterSpec;
-use rtad_core::snapshot::{ManifestBuilder, State};
+use rtad_core::snapshot::{GenerationFacts, State};
 use rtad_store::StoreError;
 
 use super::commands::AudienceChange;
 use super::session::Session;
+use crate::TOOL;
 use crate::error::ApiError;
-use crate::new_manifest::new_manifest;
 
 /// Attempts of a change while others write the same audience.
 const MAX_TRIES: u32 = 20;
@@ -65,11 +65,7 @@ impl Session {
     }
 
     /// Returns the sequence; `None` if the audience exists.
-    async fn publish_empty(
-        &mut self,
-        filter: FilterSpec,
-        fpr: f64,
-    ) -> Result<Option<u64>, StoreError> {
+    async fn publish_empty(&self, filter: FilterSpec, fpr: f64) -> Result<Option<u64>, StoreError> {
         let base = self.store.base(&self.audience).await?;
         if base
             .current()
@@ -77,18 +73,15 @@ impl Session {
         {
             return Ok(None);
         }
-        let folded = base.folded();
+        let facts = GenerationFacts {
+            folded: base.folded(),
+            ..GenerationFacts::built_now_by(TOOL)
+        };
         let publication = self.store.publish(base).await?;
-        let manifest = new_manifest(
-            ManifestBuilder::new(filter, fpr),
-            &self.audience,
-            publication.generation(),
-            folded,
-        );
-        publication.commit(&manifest).await?;
-        let ledger = self.store.ledger(&self.audience).await?;
-        let sequence = ledger.current().sequence;
-        self.opened(ledger);
+        let published = publication.commit_keys(Vec::new(), filter, fpr, facts);
+        let sequence = published.await?.current.sequence;
+
+        self.telemetry.opened(&self.audience);
         Ok(Some(sequence))
     }
 

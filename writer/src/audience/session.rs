@@ -43,16 +43,14 @@ impl Session {
             return Ok(false);
         }
         match self.store.ledger(&self.audience).await {
-            Ok(ledger) => self.opened(ledger),
+            Ok(ledger) => {
+                self.telemetry.opened(&self.audience);
+                self.ledger = Some(ledger);
+            }
             Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
             Err(error) => return Err(self.failed("could not read CURRENT", &error)),
         }
         Ok(true)
-    }
-
-    pub fn opened(&mut self, ledger: Ledger) {
-        self.telemetry.opened(&self.audience);
-        self.ledger = Some(ledger);
     }
 
     /// Rereads `CURRENT`; returns whether it has changed.

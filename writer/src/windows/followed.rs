@@ -13,18 +13,16 @@ use tokio::time::{Instant, sleep_until};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::error_chain::error_chain;
-use rtad_core::snapshot::{
-    BuiltChunk, Current, Delta, DeltaEntry, ManifestBuilder, State, chunk_runs, shards_per_chunk,
-};
+use rtad_core::snapshot::{Current, Delta, DeltaEntry, GenerationFacts, State};
 use rtad_store::StoreError;
 use rtad_store::write::{Change, Ledger, StoreWriter};
 use rtad_window::{Failure, Key};
 
-use super::super::new_manifest::new_manifest;
 use super::config::AudienceConfig;
 use super::counters::AudienceCounters;
 use super::reports::{Due, Reports};
 use super::served::ServedWindow;
+use crate::TOOL;
 
 /// Keys in deltas beyond which the audience becomes a new generation: so many, or half of its keys
 /// if that is more.
@@ -315,60 +313,32 @@ impl Follower {
 
     /// Publishes all members as a new generation.
     async fn publish(&self, session: &mut Session) -> Result<(), WriteError> {
-        let name = &self.config.name;
-        let base = self.store.base(name).await?;
-        let folded = base.folded();
+        let base = self.store.base(&self.config.name).await?;
+        let facts = GenerationFacts {
+            is_from_window: true,
+            folded: base.folded(),
+            ..GenerationFacts::built_now_by(TOOL)
+        };
+
         // Listed after the base was read: changes from here on are reported.
         let listed = self.window.handle.list(self.config.min_count).await?;
         let publication = self.store.publish(base).await?;
-        let sorted = tokio::task::spawn_blocking(move || {
-            let mut keys: Vec<_> = listed.into_iter().map(DeviceKey::from_bytes).collect();
-            keys.sort_unstable();
-            keys
-        });
-        let keys = match sorted.await {
-            Ok(keys) => Arc::new(keys),
-            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-        };
-        let filter = self.config.filter;
-        let mut manifest = ManifestBuilder::new(filter, self.config.fpr);
-        let shards = shards_per_chunk(&filter, keys.len() as u64);
-        let mut start = 0;
-        let runs: Vec<_> = chunk_runs(&keys, shards)
-            .map(|run| {
-                let range = start..start + run.len();
-                start = range.end;
-                range
-            })
-            .collect();
-        for run in runs {
-            let keys = Arc::clone(&keys);
-            let built =
-                tokio::task::spawn_blocking(move || BuiltChunk::build(&filter, &keys[run])).await;
-            let chunk = match built {
-                Ok(chunk) => chunk,
-                Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-            };
-            manifest.add(&chunk);
-            publication.put_chunk(chunk).await?;
-        }
-        let manifest = new_manifest(manifest, name, publication.generation(), folded).from_window();
-        let generation = publication.commit(&manifest).await?;
+        let keys = listed.into_iter().map(DeviceKey::from_bytes).collect();
+        let published = publication
+            .commit_keys(keys, self.config.filter, self.config.fpr, facts)
+            .await?;
         self.counters.generations.increment(1);
-        // Deltas that another process appended meanwhile are not among the written.
-        let written = WrittenVersion {
-            generation,
-            deltas: Vec::new(),
-        };
-        let failure = session.failure.take();
-        // The generation contains the devices with a tombstone too.
-        let (ledger, tombstones, generation_keys) = (None, None, keys.len() as u64);
+
+        // The generation contains the devices with a tombstone too, so none are held. Deltas that
+        // another process appended meanwhile are not among the written.
         *session = Session {
-            ledger,
-            written,
-            tombstones,
-            generation_keys,
-            failure,
+            written: WrittenVersion {
+                generation: published.current.generation,
+                deltas: Vec::new(),
+            },
+            generation_keys: published.manifest.keys(),
+            failure: session.failure.take(),
+            ..Session::default()
         };
         Ok(())
     }

@@ -9,8 +9,8 @@ use super::chunk::{
     BodyLayout, ChunkEntry, ChunkShard, counts_of, encode_prefix, file_prefix_bytes,
 };
 use super::filter_stats::{FilterCheck, FilterStats, RibbonStats};
-use super::lineage::BuildReport;
-use super::manifest::{Description, Figures, FillRatio, Manifest, OverflowKeys};
+use super::json::ManifestError;
+use super::manifest::{Description, Figures, FillRatio, GenerationFacts, Manifest, OverflowKeys};
 use super::name::{AudienceName, Digest};
 use crate::device::{DeviceKey, SHARDS};
 use crate::filter::{FilterKind, FilterSpec, RibbonBuilder, ShardCounts, ShardFilter};
@@ -338,15 +338,17 @@ impl ManifestBuilder {
         sum.check
     }
 
-    /// The manifest of `generation`. Statistics are summed in shard order: the result does not
-    /// depend on the order of additions.
+    /// The manifest, whose generation is numbered by its publication. Statistics are summed in
+    /// shard order: the result does not depend on the order of additions.
+    ///
+    /// # Errors
+    ///
+    /// [`ManifestError`] if readers would refuse it.
     pub fn finish(
         mut self,
         audience: AudienceName,
-        generation: u64,
-        created_unix_seconds: u64,
-        build: BuildReport,
-    ) -> Manifest {
+        facts: GenerationFacts,
+    ) -> Result<Manifest, ManifestError> {
         self.chunks.sort_by_key(|chunk| chunk.entry.first_shard);
         let mut stats = FilterStats::NONE;
         for chunk in &self.chunks {
@@ -380,13 +382,11 @@ impl ManifestBuilder {
         };
         let description = Description {
             audience,
-            generation,
-            created_unix_seconds,
             filter: self.filter,
             target_fpr: self.target_fpr,
             expected_fpr: stats.fpr_sum / SHARDS as f64,
             figures,
-            build,
+            facts,
         };
         Manifest::from_parts(
             description,

@@ -16,10 +16,13 @@ use super::json::{
 };
 use super::lineage::{BuildReport, Lineage};
 use super::name::{AudienceName, Digest};
+use crate::clock::now_unix_seconds;
 use crate::filter::{FilterKind, FilterSpec};
 use checks::{check_chunks, check_figures};
 
 const FORMAT: &str = "rtad-snapshot";
+/// The generation of a manifest before its publication.
+const UNNUMBERED: u64 = 0;
 
 /// Fraction of bits set, over the shards that have keys.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -146,28 +149,61 @@ pub struct Manifest {
     filter: FilterSpec,
 }
 
+/// Facts of a generation, beside its audience and its chunks.
+#[derive(Debug, Clone, Default)]
+pub struct GenerationFacts {
+    /// When it was built, in seconds since 1970 UTC.
+    pub created_unix_seconds: u64,
+    /// End of validity, in seconds since 1970 UTC; later than the build.
+    pub expires_unix_seconds: Option<u64>,
+    /// Whether the audience follows a window of events.
+    pub is_from_window: bool,
+    /// Report of the build's input.
+    pub build: BuildReport,
+    /// Labels and inputs.
+    pub lineage: Lineage,
+    /// The deltas merged into the filters; `None` if nothing was live.
+    pub folded: Option<Folded>,
+}
+
+impl GenerationFacts {
+    /// Facts of a generation that `tool`, a name and a version, builds now.
+    pub fn built_now_by(tool: &str) -> Self {
+        Self {
+            created_unix_seconds: now_unix_seconds(),
+            build: BuildReport {
+                tool: tool.to_owned(),
+                ..BuildReport::default()
+            },
+            ..Self::default()
+        }
+    }
+}
+
 /// A builder's input for a manifest, except chunks.
 #[derive(Debug, Clone)]
 pub(super) struct Description {
     pub(super) audience: AudienceName,
-    pub(super) generation: u64,
-    pub(super) created_unix_seconds: u64,
     pub(super) filter: FilterSpec,
     pub(super) target_fpr: f64,
     pub(super) expected_fpr: f64,
     pub(super) figures: Figures,
-    pub(super) build: BuildReport,
+    pub(super) facts: GenerationFacts,
 }
 
 impl Manifest {
-    pub(super) fn from_parts(description: Description, chunks: Vec<ChunkEntry>) -> Self {
+    /// A manifest without a number, checked as readers check it.
+    pub(super) fn from_parts(
+        description: Description,
+        chunks: Vec<ChunkEntry>,
+    ) -> Result<Self, ManifestError> {
         let Description {
             audience,
-            generation,
-            created_unix_seconds,
             filter,
+            facts,
             ..
         } = description;
+
         // Chunks may be from a damaged journal; parsing rejects a saturated sum.
         let (fill_ratio, ribbon) = match description.figures {
             Figures::Bloom(fill_ratio) => (Some(fill_ratio), None),
@@ -179,11 +215,11 @@ impl Manifest {
             format: FORMAT.to_owned(),
             version: VERSION,
             audience,
-            generation,
+            generation: UNNUMBERED,
             base_generation: None,
-            created_unix_seconds,
-            expires_unix_seconds: None,
-            from_window: false,
+            created_unix_seconds: facts.created_unix_seconds,
+            expires_unix_seconds: facts.expires_unix_seconds,
+            from_window: facts.is_from_window,
             keys: sum(|chunk| chunk.keys),
             size_bytes: sum(|chunk| chunk.size_bytes),
             filter: FilterFields {
@@ -197,12 +233,15 @@ impl Manifest {
                 diverted_keys: ribbon.map(|ribbon| ribbon.diverted_keys),
                 listed_keys: ribbon.map(|ribbon| ribbon.listed_keys),
             },
-            build: description.build,
-            lineage: None,
-            folded: None,
+            build: facts.build,
+            lineage: Some(facts.lineage).filter(|lineage| *lineage != Lineage::default()),
+            folded: facts.folded,
             chunks,
         };
-        Self { fields, filter }
+
+        let manifest = Self { fields, filter };
+        Self::parse(&manifest.to_bytes(), manifest.audience(), UNNUMBERED)?;
+        Ok(manifest)
     }
 
     /// Parses the manifest that a `CURRENT` names, after checking its size and digest.
@@ -318,9 +357,16 @@ impl Manifest {
         &self.fields.audience
     }
 
-    /// The generation; at least 1.
+    /// The generation: at least 1, or 0 before its publication.
     pub const fn generation(&self) -> u64 {
         self.fields.generation
+    }
+
+    /// Sets the generation.
+    #[must_use]
+    pub const fn numbered(mut self, generation: u64) -> Self {
+        self.fields.generation = generation;
+        self
     }
 
     /// Sets the generation that was live when this one was published; 0 if there was none.
@@ -341,21 +387,6 @@ impl Manifest {
         self.fields.created_unix_seconds
     }
 
-    /// Sets the end of validity, in seconds since 1970 UTC.
-    ///
-    /// # Panics
-    ///
-    /// If that is not after the time of the build.
-    #[must_use]
-    pub fn expiring_at(mut self, unix_seconds: u64) -> Self {
-        assert!(
-            unix_seconds > self.fields.created_unix_seconds,
-            "it expires after it was built"
-        );
-        self.fields.expires_unix_seconds = Some(unix_seconds);
-        self
-    }
-
     /// End of validity, in seconds since 1970 UTC; not served from then on. `None` if unlimited.
     pub const fn expires_unix_seconds(&self) -> Option<u64> {
         self.fields.expires_unix_seconds
@@ -366,13 +397,6 @@ impl Manifest {
         self.fields
             .expires_unix_seconds
             .is_some_and(|expires| now_unix_seconds >= expires)
-    }
-
-    /// Marks the audience as one that follows a window of events.
-    #[must_use]
-    pub const fn from_window(mut self) -> Self {
-        self.fields.from_window = true;
-        self
     }
 
     /// Whether the audience follows a window of events: it changes at any second, and readers poll
@@ -438,13 +462,6 @@ impl Manifest {
     /// Origin of the generation; `None` if nothing is known.
     pub const fn lineage(&self) -> Option<&Lineage> {
         self.fields.lineage.as_ref()
-    }
-
-    /// Sets the origin.
-    #[must_use]
-    pub fn with_lineage(mut self, lineage: Lineage) -> Self {
-        self.fields.lineage = Some(lineage).filter(|lineage| *lineage != Lineage::default());
-        self
     }
 
     /// Sets the merged deltas.

@@ -53,6 +53,13 @@ fn built(spec: &FilterSpec, keys: &[DeviceKey]) -> BuiltChunk {
     }
 }
 
+fn facts() -> GenerationFacts {
+    GenerationFacts {
+        created_unix_seconds: 1_763_722_800,
+        ..GenerationFacts::default()
+    }
+}
+
 fn build(spec: &FilterSpec, generation: u64, keys: &[DeviceKey]) -> (Manifest, Vec<Vec<u8>>) {
     let mut builder = ManifestBuilder::new(*spec, 0.001);
     let mut files = Vec::new();
@@ -61,15 +68,8 @@ fn build(spec: &FilterSpec, generation: u64, keys: &[DeviceKey]) -> (Manifest, V
         builder.add(&chunk);
         files.push(chunk.bytes);
     }
-    (
-        builder.finish(
-            audience(),
-            generation,
-            1_763_722_800,
-            BuildReport::default(),
-        ),
-        files,
-    )
+    let manifest = builder.finish(audience(), facts()).unwrap();
+    (manifest.numbered(generation), files)
 }
 
 /// Decodes a chunk in pieces of `piece_bytes`.

@@ -230,7 +230,7 @@ async fn long_publish_keeps_concurrent_deltas() {
         let manifest = build(publication.generation(), &members)
             .0
             .with_folded(folded);
-        publication.commit(&manifest).await.unwrap();
+        publication.commit(manifest).await.unwrap();
 
         let snapshot = fixture.read().await.unwrap();
         assert_eq!(snapshot.manifest().generation(), 2);

@@ -66,7 +66,7 @@ async fn publish_until(fixture: &StoreFixture, keys: &[DeviceKey], killed: Kille
             }
         }
         Killed::AfterCurrent => {
-            publication.commit(&manifest).await.unwrap();
+            publication.commit(manifest).await.unwrap();
         }
         _ => {}
     }

@@ -269,7 +269,7 @@ async fn build_from_before_a_deletion_conflicts() {
         } else {
             deleted.unwrap();
             let manifest = build(publication.generation(), &members).0;
-            let error = publication.commit(&manifest).await.unwrap_err();
+            let error = publication.commit(manifest).await.unwrap_err();
             assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         }
         assert_eq!(fixture.current().await.state, State::Deleted);

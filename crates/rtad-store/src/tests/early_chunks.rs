@@ -57,7 +57,7 @@ async fn early_chunks_are_published_later() {
         let publication = fixture.writer.publish(base.clone()).await.unwrap();
         let (manifest, _) = build(publication.generation(), &members);
         assert!(missing(&fixture, &manifest).await.is_empty());
-        publication.commit(&manifest).await.unwrap();
+        publication.commit(manifest).await.unwrap();
         fixture.assert_serves(1, &members).await;
         let late = fixture.writer.publish(base).await;
         assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");

@@ -195,10 +195,12 @@ async fn large_chunk_is_read_in_blocks() {
         let publication = fixture.writer.publish(base).await.unwrap();
         let mut builder = ManifestBuilder::new(spec, 0.001);
         builder.add(&chunk);
-        let manifest = builder.finish(audience(), 1, 0, BuildReport::default());
+        let manifest = builder
+            .finish(audience(), GenerationFacts::default())
+            .unwrap();
         let copy = BuiltChunk::build(&spec, &members);
         assert!(publication.put_chunk(copy).await.unwrap());
-        publication.commit(&manifest).await.unwrap();
+        publication.commit(manifest).await.unwrap();
         fixture.assert_serves(1, &members).await;
 
         for len in [

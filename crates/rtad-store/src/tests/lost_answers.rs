@@ -39,7 +39,7 @@ async fn lost_answer_to_another_writer_is_a_conflict() {
     let late = fixture.writer.publish(base).await.unwrap();
     fixture.publish(&first).await.unwrap();
     let before = fixture.files().await;
-    let lost = late.commit(&build(1, &second).0).await.unwrap_err();
+    let lost = late.commit(build(1, &second).0).await.unwrap_err();
     assert!(matches!(lost, StoreError::Conflict { .. }), "{lost:?}");
     assert_eq!(fixture.files().await, before);
 }

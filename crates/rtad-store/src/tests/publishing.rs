@@ -168,10 +168,10 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
         );
         put_chunks(&loser, &second).await.unwrap();
         put_chunks(&winner, &first).await.unwrap();
-        winner.commit(&build(generation, &first).0).await.unwrap();
+        winner.commit(build(generation, &first).0).await.unwrap();
         let before = fixture.files().await;
 
-        let lost = loser.commit(&build(generation, &second).0).await;
+        let lost = loser.commit(build(generation, &second).0).await;
 
         let reason =
             format!("manifests/{generation}.json was written by another process meanwhile");
@@ -186,7 +186,7 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
     let loser = fixture.writer.publish(base).await.unwrap();
     fixture.roll_back(1).await.unwrap();
     let before = fixture.files().await;
-    let lost = loser.commit(&build(3, &[]).0).await;
+    let lost = loser.commit(build(3, &[]).0).await;
     assert_conflict(
         lost,
         "generation 1 was published since this work began at generation 2",
@@ -204,7 +204,7 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
     let base = fixture.writer.base(&audience()).await.unwrap();
     let mut late = fixture.writer.publish(base).await.unwrap();
     late.renumber(3);
-    let lost = late.commit(&build(3, &[]).0).await;
+    let lost = late.commit(build(3, &[]).0).await;
     assert_conflict(
         lost,
         "another process withdrew a manifest of this generation; run this again",
@@ -229,7 +229,7 @@ async fn publish_without_its_chunks_fails_in_a_directory() {
     let base = fixture.writer.base(&audience()).await.unwrap();
     let publication = fixture.writer.publish(base).await.unwrap();
     let manifest = build(2, &keys("new", 50)).0;
-    let error = publication.commit(&manifest).await.unwrap_err();
+    let error = publication.commit(manifest).await.unwrap_err();
     assert!(
         error
             .to_string()
@@ -372,22 +372,54 @@ async fn exhausted_numbers_do_not_wrap() {
         let publication = fixture.writer.publish(base).await.unwrap();
         assert_eq!(publication.generation(), u64::MAX);
         publication
-            .commit(&build(u64::MAX, &members).0)
+            .commit(build(u64::MAX, &members).0)
             .await
             .unwrap();
         fixture.assert_serves(u64::MAX, &members).await;
         let base = fixture.writer.base(&audience()).await.unwrap();
         let publication = fixture.writer.publish(base).await.unwrap();
-        assert!(publication.commit(&build(u64::MAX, &[]).0).await.is_err());
+        assert!(publication.commit(build(u64::MAX, &[]).0).await.is_err());
         fixture.assert_serves(u64::MAX, &members).await;
     }
 }
 
 #[tokio::test]
-#[should_panic(expected = "the manifest is of the publication's generation")]
-async fn commit_of_another_generation_panics() {
+async fn keys_in_memory_are_published_in_any_order() {
+    let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+    for fixture in StoreFixture::all() {
+        let members = keys("member", 300);
+        let mut unsorted = members.clone();
+        unsorted.reverse();
+        let base = fixture.writer.base(&audience()).await.unwrap();
+        let publication = fixture.writer.publish(base).await.unwrap();
+        let facts = GenerationFacts::built_now_by("a test");
+        let published = publication
+            .commit_keys(unsorted, filter, 0.0001, facts)
+            .await
+            .unwrap();
+        assert_eq!(published.current, fixture.current().await);
+        assert_eq!(
+            &published.manifest,
+            fixture.read().await.unwrap().manifest()
+        );
+        assert_eq!(published.manifest.chunks().len(), 16);
+        fixture.assert_serves(1, &members).await;
+    }
+}
+
+#[tokio::test]
+async fn facts_that_readers_would_refuse_are_not_published() {
+    let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
     let fixture = StoreFixture::directory();
     let base = fixture.writer.base(&audience()).await.unwrap();
     let publication = fixture.writer.publish(base).await.unwrap();
-    let _ = publication.commit(&build(2, &[]).0).await;
+    let facts = GenerationFacts {
+        created_unix_seconds: 2,
+        expires_unix_seconds: Some(1),
+        ..GenerationFacts::default()
+    };
+    let refused = publication.commit_keys(Vec::new(), filter, 0.0001, facts);
+    let error = refused.await.unwrap_err();
+    assert!(matches!(error, StoreError::Manifest { .. }), "{error:?}");
+    assert!(fixture.files().await.is_empty());
 }

@@ -331,8 +331,8 @@ async fn concurrent_signers_conflict_without_damage() {
     assert_eq!((first.generation(), second.generation()), (1, 1));
     put_chunks(&first, &members).await.unwrap();
     put_chunks(&second, &members).await.unwrap();
-    first.commit(&build(1, &members).0).await.unwrap();
-    let error = second.commit(&build(1, &members).0).await.unwrap_err();
+    first.commit(build(1, &members).0).await.unwrap();
+    let error = second.commit(build(1, &members).0).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
     fixture.read_by(&[&ours]).await.unwrap();
 }

@@ -4,7 +4,8 @@
 //!
 //! 1. [`StoreWriter::base`] records the live generation before the work begins.
 //! 2. [`StoreWriter::publish`] opens the publication, if the base is still live.
-//! 3. [`Publication::commit`] makes it live in one write, if the base is still live.
+//! 3. [`Publication::commit`] makes it live in one write, if the base is still live. It takes a
+//!    manifest of stored chunks and facts, and returns what it published.
 //!
 //! | killed | visible to readers | left behind |
 //! |---|---|---|
@@ -51,6 +52,15 @@ pub struct Publication<'w> {
     _lock: Option<FileLock>,
 }
 
+/// A generation that was made live.
+#[derive(Debug, Clone)]
+pub struct Published {
+    /// Its manifest, as in the store.
+    pub manifest: Manifest,
+    /// The `CURRENT` that made it live.
+    pub current: Current,
+}
+
 impl StoreWriter {
     /// Opens a publication over `base`. Creates the folder of a directory and takes the lock.
     ///
@@ -90,7 +100,7 @@ impl Publication<'_> {
     }
 
     /// The generation being published.
-    pub const fn generation(&self) -> u64 {
+    pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
 
@@ -116,7 +126,7 @@ impl Publication<'_> {
         .await
     }
 
-    /// Writes the manifest and makes it live.
+    /// Numbers a manifest of stored chunks, writes it and makes it live.
     ///
     /// # Errors
     ///
@@ -125,20 +135,15 @@ impl Publication<'_> {
     ///
     /// # Panics
     ///
-    /// If the manifest is not of this publication's audience and generation.
-    pub async fn commit(self, manifest: &Manifest) -> Result<u64, StoreError> {
+    /// If the manifest is not of this publication's audience.
+    pub async fn commit(self, manifest: Manifest) -> Result<Published, StoreError> {
         assert_eq!(
             manifest.audience(),
             self.audience(),
             "the manifest is of the publication's audience"
         );
-        assert_eq!(
-            manifest.generation(),
-            self.generation,
-            "the manifest is of the publication's generation"
-        );
         self.writer.check_unsigned_write(self.audience()).await?;
-        let manifest = self.completed(manifest.clone()).await?;
+        let manifest = self.completed(manifest).await?;
         sync_chunks(self.writer.backend(), &manifest).await?;
 
         // Written once: a second writer of the same generation loses here.
@@ -161,7 +166,7 @@ impl Publication<'_> {
             go_live(self.writer, &self.base, &candidate).await
         };
         match done.await {
-            Ok(_) => Ok(self.generation),
+            Ok(current) => Ok(Published { manifest, current }),
             Err(error) => {
                 if matches!(error, StoreError::Conflict { .. }) {
                     self.withdraw(&path).await;
@@ -171,15 +176,16 @@ impl Publication<'_> {
         }
     }
 
-    /// The manifest with the generation that it replaces, and the folded deltas as they
+    /// The manifest with its number, the generation that it replaces, and the folded deltas as they
     /// are live now. Signs the deltas that `CURRENT` or the manifest will name: early, so that
     /// nothing is written if the writer may not. Later ones are signed when the generation goes
     /// live.
     async fn completed(&self, manifest: Manifest) -> Result<Manifest, StoreError> {
         let update = CurrentUpdate::begin(self.writer, self.audience()).await?;
         let replaced = self.base.with_generation();
-        let mut manifest =
-            manifest.over_generation(replaced.map_or(0, |current| current.generation));
+        let mut manifest = manifest
+            .numbered(self.generation)
+            .over_generation(replaced.map_or(0, |current| current.generation));
 
         if let Some(mut folded) = manifest.folded().cloned() {
             self.base.check_is_live(update.live.as_ref())?;

@@ -5,7 +5,7 @@ use object_store::PutMode;
 
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
-use super::publish::Publication;
+use super::publish::{Publication, Published};
 use super::put::put;
 use crate::error::StoreError;
 use crate::layout::{chunk_path, manifest_path};
@@ -25,7 +25,7 @@ impl Publication<'_> {
     /// [`StoreError::Conflict`] if another loader published meanwhile or a gc is removing the
     /// generation, [`StoreError::NotLive`] if the audience was deleted, [`StoreError::Unsigned`] if
     /// the generation is signed, a delta or tombstone over it is not, and the writer does not sign.
-    pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
+    pub async fn roll_back(self, generation: u64) -> Result<Published, StoreError> {
         self.roll_back_to(generation, true).await
     }
 
@@ -35,11 +35,15 @@ impl Publication<'_> {
     /// # Errors
     ///
     /// Those of [`Publication::roll_back`].
-    pub async fn roll_back_without_deltas(self, generation: u64) -> Result<(), StoreError> {
+    pub async fn roll_back_without_deltas(self, generation: u64) -> Result<Published, StoreError> {
         self.roll_back_to(generation, false).await
     }
 
-    async fn roll_back_to(self, generation: u64, takes_deltas: bool) -> Result<(), StoreError> {
+    async fn roll_back_to(
+        self,
+        generation: u64,
+        takes_deltas: bool,
+    ) -> Result<Published, StoreError> {
         let store = self.writer.store();
         let audience = self.audience();
         let current = self.base.current();
@@ -79,7 +83,8 @@ impl Publication<'_> {
             deltas,
             has_signature: store.has_signature(audience, generation).await?,
         };
-        go_live(self.writer, &self.base, &candidate).await.map(drop)
+        let current = go_live(self.writer, &self.base, &candidate).await?;
+        Ok(Published { manifest, current })
     }
 
     /// Writes the manifest again, unchanged: a gc keeps young manifests and their chunks.

@@ -12,14 +12,15 @@ use rtad_cli::command_error::CommandError;
 use rtad_core::device::SHARDS;
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, ChunkRecord, FilterCheck, Lineage, Manifest, ManifestBuilder,
+    AudienceName, BuildReport, ChunkRecord, FilterCheck, GenerationFacts, Lineage, Manifest,
+    ManifestBuilder,
 };
 use rtad_store::write::Publication;
 
 use super::super::carried::Carried;
+use super::super::context::TOOL;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
-use super::super::new_manifest::{NO_GENERATION, new_manifest};
 use super::super::overlap::LiveSample;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::error::BuildError;
@@ -253,19 +254,18 @@ impl BuildPlan<'_> {
             chunks_written,
             distinct,
         } = built;
-        let generation = match &sink {
-            ChunkSink::Store(publication) => publication.generation(),
-            ChunkSink::Nowhere => NO_GENERATION,
-        };
         let check = manifest.check();
-        let manifest = self.manifest(manifest, generation, distinct.found);
-        // Parse the manifest as readers do: an invalid one must not be published.
-        Manifest::parse(&manifest.to_bytes(), self.audience, generation)
+        let mut manifest = manifest
+            .finish(self.audience.clone(), self.facts(distinct.found))
             .map_err(BuildError::InvalidManifest)?;
         self.gate.check(&manifest, &check)?;
         self.progress.check()?;
+
         if let ChunkSink::Store(publication) = sink {
-            self.runtime.block_on(publication.commit(&manifest))?;
+            manifest = self
+                .runtime
+                .block_on(publication.commit(manifest))?
+                .manifest;
         }
         Ok(BuildOutcome {
             manifest,
@@ -275,23 +275,20 @@ impl BuildPlan<'_> {
         })
     }
 
-    fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {
-        let build = BuildReport {
-            rows: self.counts.rows,
-            duplicates: self.counts.keys + self.merged.added().len() as u64 - found,
-            rejected: self.counts.rejected.iter().sum(),
-            ..BuildReport::default()
-        };
-        let folded = self.merged.folded.clone();
-        new_manifest(
-            chunks,
-            self.audience,
-            generation,
-            build,
-            folded,
-            self.expiry,
-        )
-        .with_lineage(self.lineage.clone())
+    fn facts(&self, found: u64) -> GenerationFacts {
+        let facts = GenerationFacts::built_now_by(TOOL);
+        GenerationFacts {
+            expires_unix_seconds: self.expiry.end(facts.created_unix_seconds),
+            build: BuildReport {
+                rows: self.counts.rows,
+                duplicates: self.counts.keys + self.merged.added().len() as u64 - found,
+                rejected: self.counts.rejected.iter().sum(),
+                ..facts.build
+            },
+            lineage: self.lineage.clone(),
+            folded: self.merged.folded.clone(),
+            ..facts
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
+use rtad_core::snapshot::{BuiltChunk, GenerationFacts, ManifestBuilder, chunk_runs};
 
 use super::*;
 
 fn built(filter: FilterSpec, keys: &[DeviceKey]) -> Manifest {
     let mut builder = ManifestBuilder::new(filter, 0.0001);
     chunk_runs(keys, 4096).for_each(|run| builder.add(&BuiltChunk::build(&filter, run)));
-    builder.finish("a".parse().unwrap(), 1, 0, BuildReport::default())
+    builder
+        .finish("a".parse().unwrap(), GenerationFacts::default())
+        .unwrap()
 }
 
 fn keys(count: u32, narrow: u16) -> Vec<DeviceKey> {

@@ -5,18 +5,17 @@ use clap::Args;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::{SignArgs, TrustArgs, UnsignedArgs};
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, FilterCheck, Manifest, ManifestBuilder};
+use rtad_core::snapshot::{BuildReport, GenerationFacts, Manifest, ManifestBuilder};
 use rtad_store::write::{Base, StoreWriter};
 use rtad_store::{Store, StoreError};
 
 use super::super::carried::{Carried, CarriedArgs, CarriedReport};
-use super::super::context::{self, Output, Target, runtime};
+use super::super::context::{self, Output, TOOL, Target, runtime};
 use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
 use super::super::input_report::add_columns;
 use super::super::lineage_args::LineageArgs;
-use super::super::new_manifest::new_manifest;
 use super::super::overlap::{Overlap, sampled};
 use super::super::reject_args::RejectLimit;
 use super::super::skew::Skew;
@@ -298,12 +297,13 @@ struct Publish<'a> {
 
 impl Publish<'_> {
     async fn commit(&self) -> Result<PublishReport, CommandError> {
-        let (store, base) = (self.writer.store(), &self.begun.base);
+        let store = self.writer.store();
+        let base = &self.begun.base;
         let publication = self.writer.publish(base.clone()).await?;
-        let generation = publication.generation();
-        let (manifest, check) = self.manifest(generation);
-        // Parse the manifest as readers do: the reports may be invalid.
-        Manifest::parse(&manifest.to_bytes(), base.audience(), generation)
+        let chunks = self.chunks();
+        let check = chunks.check();
+        let manifest = chunks
+            .finish(base.audience().clone(), self.facts())
             .map_err(JobError::InvalidManifest)?;
 
         let gate = self.begun.gate;
@@ -326,39 +326,36 @@ impl Publish<'_> {
             .into());
         }
 
-        publication.commit(&manifest).await?;
-        Skew::of(&manifest).warn(base.audience().as_str());
-        Ok(self.report(&manifest, overlap))
+        let published = publication.commit(manifest).await?;
+        Skew::of(&published.manifest).warn(base.audience().as_str());
+        Ok(self.report(&published.manifest, overlap))
     }
 
-    fn manifest(&self, generation: u64) -> (Manifest, FilterCheck) {
+    fn chunks(&self) -> ManifestBuilder {
         let mut chunks = ManifestBuilder::new(self.filter, self.args.fpr);
         for part in &self.reports.parts {
             for chunk in &part.chunks {
                 chunks.add_record(chunk.record.clone());
             }
         }
-        let check = chunks.check();
+        chunks
+    }
 
+    fn facts(&self) -> GenerationFacts {
+        let facts = GenerationFacts::built_now_by(TOOL);
         let counts = self.reports.made.counts();
-        let build = BuildReport {
-            rows: counts.rows,
-            duplicates: self.reports.duplicates(self.begun),
-            rejected: counts.rejected.iter().sum(),
-            ..BuildReport::default()
-        };
-        let audience = self.begun.base.audience();
-        let folded = self.begun.merged.folded.clone();
-        let manifest = new_manifest(
-            chunks,
-            audience,
-            generation,
-            build,
-            folded,
-            self.args.expiry,
-        )
-        .with_lineage(self.args.lineage.labels());
-        (manifest, check)
+        GenerationFacts {
+            expires_unix_seconds: self.args.expiry.end(facts.created_unix_seconds),
+            build: BuildReport {
+                rows: counts.rows,
+                duplicates: self.reports.duplicates(self.begun),
+                rejected: counts.rejected.iter().sum(),
+                ..facts.build
+            },
+            lineage: self.args.lineage.labels(),
+            folded: self.begun.merged.folded.clone(),
+            ..facts
+        }
     }
 
     /// The overlap with the live generation; `None` without one, or if a task could not read it.

@@ -130,9 +130,18 @@ fn invalid_fields_are_rejected_by_name() {
 #[test]
 fn expiry_is_preserved_and_null_is_rejected() {
     let manifest = build(&spec(FilterKind::Block512), 7, &keys("member", 100)).0;
-    let expires = manifest.created_unix_seconds() + 1;
     assert!(!manifest.is_expired(u64::MAX));
-    let manifest = manifest.expiring_at(expires);
+
+    let expires = manifest.created_unix_seconds() + 1;
+    let expiring_at = |expires| {
+        let facts = GenerationFacts {
+            expires_unix_seconds: Some(expires),
+            ..facts()
+        };
+        ManifestBuilder::new(spec(FilterKind::Block512), 0.001).finish(audience(), facts)
+    };
+    assert!(expiring_at(expires - 1).is_err());
+    let manifest = expiring_at(expires).unwrap().numbered(7);
     let bytes = manifest.to_bytes();
     let read = Manifest::parse(&bytes, &audience(), 7).unwrap();
     assert_eq!(

@@ -24,12 +24,8 @@ impl Generation {
             builder.add(&chunk);
             files.push(chunk.bytes);
         }
-        let manifest = builder.finish(
-            audience(),
-            generation,
-            1_763_722_800,
-            BuildReport::default(),
-        );
+        let manifest = builder.finish(audience(), facts()).unwrap();
+        let manifest = manifest.numbered(generation);
         let entries = manifest.chunks().iter().zip(&files);
         let chunks = entries
             .map(|(entry, file)| Arc::new(decode(&manifest, entry, file, file.len()).unwrap()));

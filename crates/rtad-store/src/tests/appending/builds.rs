@@ -22,12 +22,12 @@ pub async fn build_over(fixture: &StoreFixture, input: &[DeviceKey]) -> Result<u
     let publication = fixture.writer.publish(base).await?;
     put_chunks(&publication, &members).await?;
     let manifest = build(publication.generation(), &members).0;
-    publication
-        .commit(&match folded {
-            Some(folded) => manifest.with_folded(folded),
-            None => manifest,
-        })
-        .await
+    let manifest = match folded {
+        Some(folded) => manifest.with_folded(folded),
+        None => manifest,
+    };
+    let published = publication.commit(manifest).await?;
+    Ok(published.manifest.generation())
 }
 
 /// Appends, with retries after conflicts.
@@ -72,7 +72,7 @@ async fn lost_current_continues_above_all_sequences() {
         let publication = fixture.writer.publish(base).await.unwrap();
         put_chunks(&publication, &keys("old", 60)).await.unwrap();
         let (manifest, _) = build(publication.generation(), &keys("old", 60));
-        publication.commit(&manifest).await.unwrap();
+        publication.commit(manifest).await.unwrap();
         assert!(fixture.current().await.sequence > lost);
         append(&fixture, &adding(keys("since", 3))).await.unwrap();
         fixture.roll_back(2).await.unwrap();

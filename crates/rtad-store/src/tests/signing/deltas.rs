@@ -141,7 +141,7 @@ async fn signed_build_signs_deltas_that_were_appended_during_it() {
             .append(changing("member", Change::entomb))
             .await
             .unwrap();
-        publication.commit(&build(2, &members).0).await.unwrap();
+        publication.commit(build(2, &members).0).await.unwrap();
         signing.read_by(&[&key]).await.unwrap();
     }
 }
