@@ -17,7 +17,6 @@ name = "{durability}"
 length = "1h"
 capacity = {capacity}
 fpr = 1e-5
-when_full = "error"
 durability = "{durability}"
 """
 # New keys answered as duplicates: ten times the rate of the windows.

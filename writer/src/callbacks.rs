@@ -17,7 +17,7 @@ use percent_encoding::percent_decode_str;
 
 use rtad_core::device::{DeviceKey, KeyMaker, Unusable, is_macro};
 use rtad_core::snapshot::AudienceName;
-use rtad_window::{RequestKey, Retry, Seen};
+use rtad_window::{RequestKey, Retry};
 
 use super::app::App;
 use super::bodies::check_unix_seconds;
@@ -133,15 +133,7 @@ async fn answer(
         None => None,
     };
     let retry = retry(&callback.config, query, &key);
-    let observed = match window.observe(vec![key], at, retry).await {
-        // For each value of `when_full`: a platform repeats a 503, and never a 200.
-        Ok(Some(observed)) if observed.seen.contains(&Seen::Full) => {
-            window.count(Results::of(&observed.seen));
-            Err(ApiError::WindowFull)
-        }
-        observed => observed,
-    };
-    match observed {
+    match window.observe(vec![key], at, retry).await {
         Ok(Some(observed)) => {
             callback.counters.counted.increment(1);
             if !observed.is_repeated {

@@ -21,7 +21,6 @@ use super::app::App;
 use super::bodies::{check_unix_seconds, is_zero, refuse_parameter, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, keys_of};
-use super::windows::config::WhenFull;
 use super::windows::counters::Results;
 use super::windows::{AnyWindow, FollowedInfo, Info};
 
@@ -35,8 +34,6 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const AT: &str = "at_unix_seconds";
 /// Number of late events of a binary request.
 const LATE: HeaderName = HeaderName::from_static("rtad-late");
-/// Number of events of a binary request that found no room.
-const WINDOW_FULL: HeaderName = HeaderName::from_static("rtad-window-full");
 
 /// The window in a path.
 pub struct NamedWindow(AnyWindow);
@@ -241,9 +238,6 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestKey>, ApiError> 
 struct EventsAnswer {
     new: Vec<Option<bool>>,
     counts: Vec<Option<u16>>,
-    /// Events that found no room.
-    #[serde(skip_serializing_if = "is_zero")]
-    window_full: u64,
     /// Events of a time whose entries have expired.
     #[serde(skip_serializing_if = "is_zero")]
     late: u64,
@@ -268,52 +262,27 @@ pub async fn events(
     let observed = window.observe(keys, at, token.zip(digest)).await?;
     let late = if observed.is_none() { events } else { 0 };
     let Observed { seen, is_repeated } = observed.unwrap_or_default();
-    let results = Results {
-        unusable: ids.unusable(),
-        late,
-        ..Results::of(&seen)
-    };
     if !is_repeated {
-        window.count(results);
+        window.count(Results {
+            unusable: ids.unusable(),
+            late,
+            ..Results::of(&seen)
+        });
     }
-    let when_full = window.when_full();
-    let is_new = |seen: &Seen| match seen {
-        Seen::New => Some(true),
-        Seen::Duplicate(_) => Some(false),
-        Seen::Full => match when_full {
-            WhenFull::New => Some(true),
-            WhenFull::Duplicate => Some(false),
-            // The answer of a repeated request, from before the config was changed.
-            WhenFull::Error => None,
-        },
-    };
-    let new = ids
-        .per_id(seen.iter().map(is_new))
-        .into_iter()
-        .map(Option::flatten);
+
+    let new = ids.per_id(seen.iter().map(|seen| *seen == Seen::New));
     if ids.is_binary {
-        let mut response = bits(new.map(|new| new == Some(true)));
-        for (name, number) in [(LATE, late), (WINDOW_FULL, results.full)] {
-            if number > 0 {
-                response.headers_mut().insert(name, number.into());
-            }
+        let mut response = bits(new.iter().map(|new| *new == Some(true)));
+        if late > 0 {
+            response.headers_mut().insert(LATE, late.into());
         }
         return Ok(response);
     }
     let counts = ids.per_id(seen.iter().map(|seen| match seen {
-        Seen::New => Some(1),
-        Seen::Duplicate(count) => Some(*count),
-        // Not stored: no count.
-        Seen::Full => None,
+        Seen::New => 1,
+        Seen::Duplicate(count) => *count,
     }));
-    let counts = counts.into_iter().map(Option::flatten).collect();
-    let answer = EventsAnswer {
-        new: new.collect(),
-        counts,
-        window_full: results.full,
-        late,
-    };
-    Ok(json_of(StatusCode::OK, &answer))
+    Ok(json_of(StatusCode::OK, &EventsAnswer { new, counts, late }))
 }
 
 #[derive(Debug, Serialize)]

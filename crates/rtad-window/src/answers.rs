@@ -29,9 +29,9 @@ const OVERHEAD_BYTES: u64 = 128;
 /// Outcome per event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcomes {
-    /// Whether each event was new: of a window without counts in which each event found room.
+    /// Whether each event was new: of a window without counts.
     News { events: u32, bits: Box<[u8]> },
-    /// 0 for new, `u16::MAX` for no room, else the count.
+    /// 0 for new, else the count.
     Counts(Box<[u16]>),
 }
 
@@ -44,7 +44,6 @@ impl Outcomes {
             let code = |seen: &Seen| match seen {
                 Seen::New => 0,
                 Seen::Duplicate(count) => *count,
-                Seen::Full => u16::MAX,
             };
             return Self::Counts(seen.iter().map(code).collect());
         }
@@ -74,7 +73,6 @@ impl Outcomes {
             Self::Counts(counts) => {
                 let seen = |count: &u16| match count {
                     0 => Seen::New,
-                    &u16::MAX => Seen::Full,
                     count => Seen::Duplicate(*count),
                 };
                 counts.iter().map(seen).collect()
@@ -253,7 +251,6 @@ mod tests {
         for seen in [
             vec![Seen::New, Seen::Duplicate(1), Seen::New],
             vec![Seen::New, Seen::Duplicate(3), Seen::Duplicate(1)],
-            vec![Seen::New, Seen::Full],
             vec![Seen::New; 17],
             Vec::new(),
         ] {

@@ -24,7 +24,7 @@ use crate::log::LogGroup;
 use crate::queue::{CheckpointReply, Failure, Observed, Queue, Reply, Request};
 use crate::settings::{ChangeListener, Changed, Now, Settings, WindowState};
 use crate::table::{Change, count_of, key_of};
-use crate::window::{Seen, Window};
+use crate::window::Window;
 use steps::{Listing, RunningCheckpoint, Sweep};
 
 /// Maximum time between two cycles.
@@ -293,16 +293,10 @@ impl Engine {
             has_changed,
             ..
         } = &mut self.buffers;
-        changes.clear();
-        let mut seen = Vec::with_capacity(keys.len());
-        self.window.observe_with(keys, |_, outcome, change| {
-            seen.push(outcome);
-            changes.extend(change);
-        });
-        if self.settings.refuses_when_full && seen.contains(&Seen::Full) {
-            self.window.undo(changes);
+        let Some(seen) = self.window.observe_with(keys, changes) else {
             return Err(Failure::NoRoom);
-        }
+        };
+
         if !changes.is_empty() {
             group.add_changes(self.window.tick(), changes, self.window.lanes(), false);
             *has_changed = true;
@@ -314,9 +308,8 @@ impl Engine {
                 .filter(|change| count_of(&change.words) == *threshold);
             keys.extend(passed.map(|change| key_of(&change.words)));
         }
-        // A repetition of events that found no room is counted once there is some.
-        let is_counted = seen.is_empty() || seen.iter().any(|seen| *seen != Seen::Full);
-        if let Some((request_key, request)) = retry.filter(|_| is_counted) {
+
+        if let Some((request_key, request)) = retry {
             let outcomes = Outcomes::new(&seen);
             let answer = Answer {
                 seconds: self.seconds,

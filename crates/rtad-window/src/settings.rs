@@ -41,8 +41,6 @@ pub struct ChangeListener {
 pub struct Settings {
     /// When an event is safe.
     pub durability: Durability,
-    /// A request of which an event finds no room is refused, and nothing of it is counted.
-    pub refuses_when_full: bool,
     /// Read once per group.
     pub clock: Box<dyn FnMut() -> Now + Send>,
     /// Only for a window of whole keys.

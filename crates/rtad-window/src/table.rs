@@ -306,8 +306,8 @@ impl RegionMut<'_> {
         }
     }
 
-    /// Takes back the last event, which stored `change`. Returns whether the entry is gone.
-    pub fn undo(&mut self, change: &Change) -> bool {
+    /// Takes back the last event, which stored `change`.
+    pub fn undo(&mut self, change: &Change) {
         let at = self.lane_of(change.slot);
         let count = self.count(at);
         if count > 1 {
@@ -315,7 +315,6 @@ impl RegionMut<'_> {
         } else {
             self.write(at, [0; LANES]);
         }
-        count == 1
     }
 
     /// Count of a key; 0 if it has no live entry.

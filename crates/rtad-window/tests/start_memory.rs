@@ -56,7 +56,6 @@ async fn start_holds_one_group_of_the_log() {
         let durability = Durability::Interval(Duration::from_secs(1));
         let settings = Settings {
             durability,
-            refuses_when_full: false,
             clock,
             listener: None,
         };

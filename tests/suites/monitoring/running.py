@@ -41,7 +41,6 @@ length = "24h"
 capacity = 100_000
 fpr = 0.0001
 count = 100
-when_full = "error"
 durability = "fsync"
 callback.id = "oaid"
 

@@ -20,7 +20,6 @@ capacity = 1_000_000
 # The tests need exact answers of some thousand devices.
 fpr = 1e-9
 count = 100
-when_full = "error"
 durability = "fsync"
 """
 

@@ -265,7 +265,7 @@ mod tests {
             // Ahead, back, back, ahead: over midnight the day ahead has begun, and goes on.
             for at in [now, now + hour, now, now - hour, now, now + hour, now] {
                 window.set_tick(clock.day(at));
-                news += usize::from(window.observe(&[[7; 16]])[0] == Seen::New);
+                news += usize::from(window.observe(&[[7; 16]]) == Some(vec![Seen::New]));
             }
             assert_eq!(news, expected);
         }
@@ -289,7 +289,7 @@ mod tests {
         let mut window = window(clock.day(noon));
         let mut observe = |clock: &Clock, at| {
             window.set_tick(clock.day(at));
-            window.observe(&[[7; 16]])[0] == Seen::New
+            window.observe(&[[7; 16]]) == Some(vec![Seen::New])
         };
         assert!(observe(&clock, noon));
         assert!(observe(&clock, noon + days(ahead)));
@@ -339,7 +339,7 @@ mod tests {
             let mut resets = Vec::new();
             for minute in 0..hours.iter().sum::<u64>() * 60 {
                 window.set_tick(clock.day(begin + Duration::from_secs(minute * 60)));
-                if window.observe(&[[7; 16]])[0] == Seen::New {
+                if window.observe(&[[7; 16]]) == Some(vec![Seen::New]) {
                     resets.push(minute);
                 }
             }

@@ -20,7 +20,6 @@ use super::super::tokens::TokenFile;
 
 pub use callback::{CallbackConfig, TimeUnit};
 pub use tables::Length;
-pub use tables::WhenFull;
 use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
 
 /// A configuration with every key. Wrong values are replaced by these, so that reading goes on, and
@@ -30,10 +29,9 @@ const EXAMPLE: &str = include_str!("config/example.toml");
 /// Ticks in the length of a sliding window: an entry may live 1/128 longer.
 pub const TICKS_PER_LENGTH: u16 = 128;
 /// Keys that Redis decides about.
-const LOCAL_KEYS: [&str; 8] = [
+const LOCAL_KEYS: [&str; 7] = [
     "capacity",
     "fpr",
-    "when_full",
     "durability",
     "sync_interval",
     "checkpoint_interval",
@@ -73,7 +71,6 @@ pub struct WindowConfig {
     pub(super) name: AudienceName,
     pub(super) length: Length,
     pub(super) spec: WindowSpec,
-    pub(super) when_full: WhenFull,
     pub(super) durability: Durability,
     /// Longest time between checkpoints in the store.
     pub(super) checkpoint_interval: Duration,
@@ -360,7 +357,6 @@ fn window(
         name: table.name.clone(),
         length,
         spec,
-        when_full: table.when_full,
         durability: match table.durability {
             Survival::Fsync => Durability::Fsync,
             Survival::Interval => Durability::Interval(table.sync_interval),

@@ -32,7 +32,6 @@ impl Results {
             match seen {
                 Seen::New => results.new += 1,
                 Seen::Duplicate(_) => results.duplicate += 1,
-                Seen::Full => results.full += 1,
             }
         }
         results

@@ -8,7 +8,6 @@ use serde::Serialize;
 use rtad_window::{Key, Observed, Retry};
 
 use super::super::error::ApiError;
-use super::config::WhenFull;
 use super::counters::Results;
 use super::remote::{RemoteInfo, RemoteWindow};
 use super::served::{ServedWindow, WindowInfo};
@@ -64,14 +63,6 @@ impl AnyWindow {
         match self {
             Self::Local(window) => window.forget(keys).await,
             Self::Remote(window) => window.forget(&keys).await,
-        }
-    }
-
-    /// Answer to an event that finds no room. Redis is full for whole requests only.
-    pub fn when_full(&self) -> WhenFull {
-        match self {
-            Self::Local(window) => window.config.when_full,
-            Self::Remote(_) => WhenFull::Error,
         }
     }
 

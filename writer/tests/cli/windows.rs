@@ -36,9 +36,8 @@ fn day() -> String {
     )
 }
 
-/// Full windows refuse events.
 const FSYNC: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 5_000_000\n\
-                     fpr = 1e-9\nwhen_full = \"error\"\ndurability = \"fsync\"\n";
+                     fpr = 1e-9\ndurability = \"fsync\"\n";
 
 /// A running service with windows, on a directory.
 fn serve(sandbox: &Sandbox, windows: &str) -> Serve {

@@ -9,7 +9,7 @@ use testkit::wait_until;
 use super::*;
 use crate::answers::{AnswerLimits, RequestKey};
 use crate::state_dir::StateDir;
-use crate::{Durability as D, WindowSpec};
+use crate::{Durability as D, Seen, WindowSpec};
 use driven::{Driven, copy_dir};
 
 /// Four regions.

@@ -8,7 +8,7 @@ use testkit::wait_until;
 use tokio::time::timeout;
 
 use super::*;
-use crate::answers::{AnswerLimits, RequestKey};
+use crate::answers::AnswerLimits;
 use crate::disk::tests::FaultyDisk;
 use crate::{Durability, LogError, Now, Seen, WindowSpec};
 
@@ -51,7 +51,6 @@ fn settings(durability: Durability) -> Settings {
     };
     Settings {
         durability,
-        refuses_when_full: false,
         clock: Box::new(clock),
         listener: None,
     }
@@ -314,35 +313,4 @@ async fn panic_of_the_thread_ends_the_window() {
     window.observe(keys(0..1), None, None).await.unwrap_err();
     wait_until("the end of the thread", || window.has_ended());
     assert!(!window.state().is_writable);
-}
-
-#[tokio::test]
-async fn repetition_of_an_event_without_room_is_counted_once_there_is_some() {
-    let spec = WindowSpec {
-        capacity: 1,
-        ..SPEC
-    };
-    let shape = shape(spec, "ticks");
-    let window = WindowHandle::in_memory(shape, settings(Durability::None)).unwrap();
-    window.observe(keys(0..32), None, None).await.unwrap();
-    let retry = Some((RequestKey([1; 16]), [1; 16]));
-    let observe = || window.observe(keys(100..101), None, retry);
-    let full = Observed {
-        seen: vec![Seen::Full],
-        is_repeated: false,
-    };
-    assert_eq!(
-        [observe().await.unwrap(), observe().await.unwrap()],
-        [full.clone(), full]
-    );
-    window.forget(keys(0..32)).await.unwrap();
-    for is_repeated in [false, true] {
-        assert_eq!(
-            observe().await.unwrap(),
-            Observed {
-                seen: vec![Seen::New],
-                is_repeated
-            }
-        );
-    }
 }

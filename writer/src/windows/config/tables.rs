@@ -20,16 +20,6 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 const LENGTHS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(28 * 24 * 3600);
 
-/// Answer to an event that found no room.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WhenFull {
-    #[default]
-    New,
-    Duplicate,
-    Error,
-}
-
 /// Span of time of a window.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Length {
@@ -145,9 +135,6 @@ pub struct WindowTable {
     /// Highest count of a key; 1 only tells new keys from duplicates. With `backend` it is 1.
     #[serde(default = "one")]
     pub(super) count: u16,
-    /// Answer to an event that finds no room.
-    #[serde(default)]
-    pub(super) when_full: WhenFull,
     /// Events that survive: `fsync` keeps all; `interval` all at the end of the process, and all
     /// but those of the last `sync_interval` at that of the machine; `none` none.
     #[serde(default)]

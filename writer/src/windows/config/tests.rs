@@ -196,7 +196,7 @@ fn password_of_a_misplaced_url_is_not_shown() {
         format!("backend = [{url:?}]"),
         format!("backend = \"{url}"),
         format!("capacity = {url:?}"),
-        format!("when_full = {url:?}"),
+        format!("durability = {url:?}"),
         format!("count = \"{url}, expected secret\""),
         format!("backend = {url:?}\nbackend = {url:?}"),
     ] {

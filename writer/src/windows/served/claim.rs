@@ -10,7 +10,7 @@ use rtad_window::{Durability, Settings, Shape, StateDir, WindowHandle};
 use super::super::super::telemetry::Telemetry;
 use super::super::WindowError;
 use super::super::clock::{Clock, tick_at};
-use super::super::config::{WhenFull, WindowConfig};
+use super::super::config::WindowConfig;
 use super::super::counters::{Counters, UploadCounters};
 use super::super::owner::{Candidate, ReadFiles};
 use super::super::reports::Reports;
@@ -85,7 +85,6 @@ impl ReadWindow {
             let read = Arc::clone(&clock);
             let settings = Settings {
                 durability: config.durability,
-                refuses_when_full: config.when_full == WhenFull::Error,
                 clock: Box::new(move || read.now()),
                 listener: listener(&reports),
             };

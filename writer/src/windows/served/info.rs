@@ -9,7 +9,6 @@ use rtad_core::snapshot::AudienceName;
 use rtad_window::Durability;
 
 use super::super::clock::Clock;
-use super::super::config::WhenFull;
 use super::super::counters::Results;
 use super::ServedWindow;
 
@@ -33,7 +32,6 @@ impl ServedWindow {
             measured_keys: probes,
             oldest_seconds: self.oldest(stats.window.oldest_ticks),
             memory_bytes: stats.window.memory_bytes,
-            when_full: self.config.when_full,
             durability: match self.config.durability {
                 Durability::None => "none",
                 Durability::Interval(_) => "interval",
@@ -77,7 +75,6 @@ pub struct WindowInfo<'a> {
     measured_keys: u64,
     oldest_seconds: Option<f64>,
     memory_bytes: u64,
-    when_full: WhenFull,
     durability: &'static str,
     writable: bool,
     log_bytes: u64,

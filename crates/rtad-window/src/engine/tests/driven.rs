@@ -12,7 +12,7 @@ use crate::answers::RequestKey;
 use crate::disk::tests::FaultyDisk;
 use crate::journal::Durability;
 use crate::state_dir::StateDir;
-use crate::{SavedCheckpoint, WindowSpec};
+use crate::{SavedCheckpoint, Seen, WindowSpec};
 
 /// Copies the files as a crash would leave them.
 pub fn copy_dir(dir: &Path) -> TempDir {
@@ -109,7 +109,6 @@ impl Driven {
         });
         let settings = Settings {
             durability,
-            refuses_when_full: true,
             clock: Box::new(clock),
             listener,
         };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::*;
 use super::driven::{Driven, GroupRequest};
 use super::{LONG, SPEC, key, keys};
-use crate::{Durability as D, WindowSpec};
+use crate::{Durability as D, Seen, WindowSpec};
 
 #[derive(Debug, Clone)]
 enum Action {
