@@ -21,7 +21,7 @@ pub const MAX_BUFFERED: usize = 256 << 20;
 const SMALL: usize = 32 << 10;
 
 /// End of the year 9999 in seconds since 1970.
-const LAST_UNIX_SECONDS: u64 = 253_402_300_799;
+pub const LAST_UNIX_SECONDS: u64 = 253_402_300_799;
 
 /// Refuses a time after the year 9999: it is in milliseconds.
 pub fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {

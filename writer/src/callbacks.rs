@@ -1,38 +1,38 @@
-//! `GET /v1/windows/{window}/events`: click callbacks, as ad platforms send them.
+//! `GET /v1/windows/{window}/events/{token}`: click callbacks, as ad platforms send them.
 //!
-//! A platform sends one event in a query string, and its token in the path or in the query. It
-//! repeats what is not answered with 200, so a callback without a usable id is answered with 200
-//! and counted by metric, and one that could not be counted with 503.
+//! A platform sends one event in a query string, and its token in the path. It repeats what is not
+//! answered with 200, so a callback without a usable id is answered with 200 and counted by metric,
+//! and one that could not be counted with 503.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{RawPathParams, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
 use percent_encoding::percent_decode_str;
 
-use rtad_core::device::{DeviceKey, KeyMaker, Unusable, is_macro};
+use rtad_core::device::{DeviceKey, KeyMaker, is_macro};
 use rtad_core::snapshot::AudienceName;
 use rtad_window::{RequestKey, Retry};
 
 use super::app::App;
-use super::bodies::check_unix_seconds;
+use super::bodies::LAST_UNIX_SECONDS;
 use super::error::ApiError;
 use super::events::MAX_TEXT;
 use super::scopes::{Area, Scope};
-use super::windows::config::{CallbackConfig, TimeUnit};
+use super::windows::config::CallbackConfig;
 use super::windows::counters::Results;
 
 const MAX_QUERY: usize = 8 << 10;
 const MAX_PARAMETERS: usize = 100;
 /// Begin of the year 2000 in seconds since 1970.
 const YEAR_2000: u64 = 946_684_800;
-/// Parameter with the token.
-const TOKEN: &str = "token";
+/// Answer to a callback that needs no repetition: platforms read `ret` or `code`.
+const ACCEPTED: &str = r#"{"code":0,"ret":0,"msg":"ok"}"#;
 
 /// A query string. Its values are never in a message.
 #[derive(Clone, Copy)]
@@ -64,27 +64,17 @@ impl<'a> Query<'a> {
 
 pub async fn receive(
     State(app): State<Arc<App>>,
-    path: Result<RawPathParams, RawPathParamsRejection>,
+    // A path that is not UTF-8 names no window, and has no token.
+    path: Result<Path<(String, String)>, PathRejection>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let value = |wanted| {
-        let path = path.as_ref().ok()?;
-        path.iter()
-            .find(|(name, _)| *name == wanted)
-            .map(|(_, value)| value)
-    };
-    let window = value("window").and_then(|name| name.parse::<AudienceName>().ok());
+    let (window, token) = path.map(|Path(names)| names).unwrap_or_default();
+    let window = window.parse::<AudienceName>().ok();
     let needed = Scope::Area(Area::Callbacks, window.clone());
+    let admitted = app.admit_url(&headers, token.as_bytes(), &needed);
     let query = Query(uri.query().unwrap_or_default());
-    let in_path = value(TOKEN).map(|token| Cow::Borrowed(token.as_bytes()));
-    let admitted = match (in_path, query.value(TOKEN)) {
-        // A GET that changes something is as unsafe as a POST.
-        (None, None) => app.admit(&Method::POST, &headers, Some(&needed)),
-        (Some(token), None) | (None, Some(token)) => app.admit_url(&headers, &token, &needed),
-        (Some(_), Some(_)) => Err(ApiError::Unauthorized),
-    };
     let answer = async { answer(&app, window.as_ref(), &method, query).await };
     app.run("callback", admitted, answer).await
 }
@@ -98,126 +88,90 @@ async fn answer(
     query.check()?;
     let name = name.ok_or(ApiError::UnknownWindow)?;
     let window = app.windows.get(name).ok_or(ApiError::UnknownWindow)?;
-    let callback = app.windows.callback(name).ok_or(ApiError::NoCallback)?;
+    let config = app.windows.callback(name).ok_or(ApiError::NoCallback)?;
     // A check of the link counts nothing.
     if *method == Method::HEAD {
-        return Ok(accepted(&callback.config));
+        return Ok(accepted());
     }
-    let key = match usable_id(&app.keys, &callback.config, query) {
-        Ok((key, is_text)) => {
-            if is_text {
-                app.windows.warn_of_text(window);
-            }
-            *key.as_bytes()
-        }
-        Err(unusable) => {
-            callback.counters.unusable(unusable);
-            window.count(Results {
-                unusable: 1,
-                ..Results::default()
-            });
-            return Ok(accepted(&callback.config));
-        }
+
+    let Some(id) = usable_id(&app.keys, config, query) else {
+        window.count(Results {
+            unusable: 1,
+            ..Results::default()
+        });
+        return Ok(accepted());
     };
-    let at = match &callback.config.time {
-        Some(parameter) => {
-            let at = query
-                .value(parameter)
-                .and_then(|text| time(&text, callback.config.time_unit));
-            callback
-                .counters
-                .without_time
-                .increment(u64::from(at.is_none()));
-            at
-        }
-        None => None,
-    };
-    let retry = retry(&callback.config, query, &key);
-    match window.observe(vec![key], at, retry).await {
-        Ok(Some(observed)) => {
-            callback.counters.counted.increment(1);
-            if !observed.is_repeated {
-                window.count(Results::of(&observed.seen));
-            }
-        }
-        Ok(None) => {
-            callback.counters.late.increment(1);
-            window.count(Results {
-                late: 1,
-                ..Results::default()
-            });
-        }
-        Err(error) => {
-            if matches!(error, ApiError::WindowFull | ApiError::BackendFull) {
-                callback.counters.full.increment(1);
-            }
-            return Err(error);
-        }
+    if id.is_text {
+        app.windows.warn_of_text(window);
     }
-    Ok(accepted(&callback.config))
+
+    // A callback without a usable time is of now.
+    let at = config
+        .time
+        .as_ref()
+        .and_then(|parameter| time(&query.value(parameter)?));
+    let retry = retry(config, query, &id.key);
+    match window.observe(vec![id.key], at, retry).await? {
+        Some(observed) if observed.is_repeated => {}
+        Some(observed) => window.count(Results::of(&observed.seen)),
+        None => window.count(Results {
+            late: 1,
+            ..Results::default()
+        }),
+    }
+    Ok(accepted())
 }
 
-fn accepted(config: &CallbackConfig) -> Response {
-    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&config.answer).is_ok();
-    let kind = if is_json {
-        "application/json"
-    } else {
-        "text/plain; charset=utf-8"
-    };
-    let mut response = Response::new(config.answer.clone().into());
+fn accepted() -> Response {
+    let mut response = Response::new(ACCEPTED.into());
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// The key of the first usable id, and whether it is a text. Without one, `Malformed` if an id has
-/// not the form of its kind: the configuration or the link is wrong.
-fn usable_id(
-    keys: &KeyMaker,
-    config: &CallbackConfig,
-    query: Query<'_>,
-) -> Result<(DeviceKey, bool), Unusable> {
-    let mut cause = Unusable::Blank;
+struct UsableId {
+    key: [u8; 16],
+    is_text: bool,
+}
+
+/// The first usable id.
+fn usable_id(keys: &KeyMaker, config: &CallbackConfig, query: Query<'_>) -> Option<UsableId> {
     for id in &config.id {
         // A link may have a parameter twice, once with a macro that was not replaced.
         for value in query.values(&id.parameter) {
             let key = match id.kind {
-                Some(kind) => keys.key(kind, &value),
+                Some(kind) => keys.key(kind, &value).ok(),
                 None => text_key(&value),
             };
-            match key {
-                Ok(key) => return Ok((key, id.kind.is_none())),
-                Err(Unusable::Malformed) => cause = Unusable::Malformed,
-                Err(Unusable::Blank) => {}
+            if let Some(key) = key {
+                return Some(UsableId {
+                    key: *key.as_bytes(),
+                    is_text: id.kind.is_none(),
+                });
             }
         }
     }
-    Err(cause)
+    None
 }
 
 /// The key of an id of kind text, as `POST …/events` takes it; none of a macro that was not
 /// replaced.
-fn text_key(text: &[u8]) -> Result<DeviceKey, Unusable> {
-    if text.is_empty() || is_macro(text) {
-        return Err(Unusable::Blank);
-    }
-    if text.len() > MAX_TEXT {
-        return Err(Unusable::Malformed);
-    }
-    Ok(DeviceKey::of_canonical(text))
+fn text_key(text: &[u8]) -> Option<DeviceKey> {
+    let is_usable = (1..=MAX_TEXT).contains(&text.len()) && !is_macro(text);
+    is_usable.then(|| DeviceKey::of_canonical(text))
 }
 
-/// A time in seconds or milliseconds since 1970, of the years 2000 to 9999: seconds that are read
-/// as milliseconds are in 1970.
-fn time(text: &[u8], unit: TimeUnit) -> Option<SystemTime> {
+/// A time since 1970 of the years 2000 to 9999, in seconds or milliseconds: no number is both.
+fn time(text: &[u8]) -> Option<SystemTime> {
     let number: u64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
-    let since = match unit {
-        TimeUnit::Seconds => Duration::from_secs(number),
-        TimeUnit::Milliseconds => Duration::from_millis(number),
+    let since = if number <= LAST_UNIX_SECONDS {
+        Duration::from_secs(number)
+    } else {
+        Duration::from_millis(number)
     };
-    let seconds = check_unix_seconds(since.as_secs()).ok()?;
-    (seconds >= YEAR_2000).then(|| UNIX_EPOCH + since)
+    let is_usable = (YEAR_2000..=LAST_UNIX_SECONDS).contains(&since.as_secs());
+    is_usable.then(|| UNIX_EPOCH + since)
 }
 
 /// Identity of a callback with an id of the click. It is kept after an erasure, so it holds no key.

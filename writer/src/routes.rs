@@ -54,8 +54,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/windows", admin("windows", get(events::list)))
         .route(
             "/v1/windows/{window}/events",
-            // A callback has its token in the URL.
-            of_window("events", post(events::events)).merge(get(callbacks::receive)),
+            of_window("events", post(events::events)),
         )
         .route(
             "/v1/windows/{window}/events/{token}",

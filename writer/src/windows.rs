@@ -40,7 +40,7 @@ use rtad_window::OpenError;
 
 use super::telemetry::Telemetry;
 use config::{CallbackConfig, Config, WindowConfig};
-use counters::{AudienceCounters, CallbackCounters};
+use counters::AudienceCounters;
 use followed::Follower;
 use owner::ClaimError;
 use remote::RemoteWindow;
@@ -110,17 +110,11 @@ pub struct FollowedInfo<'a> {
     lag_seconds: f64,
 }
 
-/// Click callbacks of a window.
-pub struct Callback {
-    pub(super) config: CallbackConfig,
-    pub(super) counters: CallbackCounters,
-}
-
 /// All windows of the process.
 #[derive(Default)]
 pub struct Windows {
     windows: BTreeMap<AudienceName, AnyWindow>,
-    callbacks: BTreeMap<AudienceName, Callback>,
+    callbacks: BTreeMap<AudienceName, CallbackConfig>,
     /// Audiences that follow a window: its name, and the reports that wait.
     followed_audiences: BTreeMap<AudienceName, (AudienceName, Arc<Reports>)>,
     followers: Mutex<Vec<Follower>>,
@@ -167,18 +161,7 @@ impl Windows {
                 .windows
                 .insert(config.name.clone(), AnyWindow::Remote(Arc::new(remote)));
         }
-        windows.callbacks = (config.callbacks.iter())
-            .map(|(name, config)| {
-                let counters = CallbackCounters::new(telemetry, name);
-                (
-                    name.clone(),
-                    Callback {
-                        config: config.clone(),
-                        counters,
-                    },
-                )
-            })
-            .collect();
+        windows.callbacks = config.callbacks.iter().cloned().collect();
         let mut followers = Vec::new();
         for (window, read) in config.windows.iter().zip(read) {
             let audiences: Vec<_> = config
@@ -245,7 +228,7 @@ impl Windows {
     }
 
     /// The click callbacks of a window, if it takes them.
-    pub fn callback(&self, window: &AudienceName) -> Option<&Callback> {
+    pub fn callback(&self, window: &AudienceName) -> Option<&CallbackConfig> {
         self.callbacks.get(window)
     }
 

@@ -496,17 +496,6 @@ def counted(board):
         [(f"sum by ({window}, result) ({events})", "{{window}}: {{result}}")],
         "`full` and `failed` events are not recorded.",
     )
-    callbacks = rate("rtad_window_callbacks_total")
-    without_time = rate("rtad_window_callbacks_without_time_total")
-    board.graph(
-        "Callbacks by result",
-        PER_SECOND,
-        [
-            (f"sum by ({window}, result) ({callbacks})", "{{window}}: {{result}}"),
-            (f"sum by ({window}) ({without_time})", "{{window}}: without a time"),
-        ],
-        "Clicks that ad platforms send.",
-    )
     duplicates = share(
         rate("rtad_window_events_total", 'result="duplicate"'),
         rate("rtad_window_events_total", 'result=~"new|duplicate"'),

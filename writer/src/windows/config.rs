@@ -18,7 +18,7 @@ use rtad_window::{AnswerLimits, Durability, Key, WindowSpec};
 use super::super::scopes::Scope;
 use super::super::tokens::TokenFile;
 
-pub use callback::{CallbackConfig, TimeUnit};
+pub use callback::CallbackConfig;
 pub use tables::Length;
 use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
 

@@ -5,7 +5,6 @@ use metrics::{Counter, Gauge, Label};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use rtad_core::device::Unusable;
 use rtad_core::snapshot::AudienceName;
 use rtad_window::Seen;
 
@@ -165,41 +164,6 @@ impl UploadCounters {
     }
 }
 
-/// Metrics of a window's click callbacks.
-pub struct CallbackCounters {
-    pub(in super::super) counted: Counter,
-    pub(in super::super) late: Counter,
-    pub(in super::super) full: Counter,
-    blank: Counter,
-    malformed: Counter,
-    pub(in super::super) without_time: Counter,
-}
-
-impl CallbackCounters {
-    pub fn new(telemetry: &Telemetry, window: &AudienceName) -> Self {
-        let callbacks = |result| {
-            let labels = vec![label(window), Label::from_static_parts("result", result)];
-            telemetry.counter("rtad_window_callbacks_total", labels)
-        };
-        let without_time = "rtad_window_callbacks_without_time_total";
-        Self {
-            counted: callbacks("counted"),
-            late: callbacks("late"),
-            full: callbacks("full"),
-            blank: callbacks("blank"),
-            malformed: callbacks("malformed"),
-            without_time: telemetry.counter(without_time, vec![label(window)]),
-        }
-    }
-
-    pub fn unusable(&self, cause: Unusable) {
-        match cause {
-            Unusable::Blank => self.blank.increment(1),
-            Unusable::Malformed => self.malformed.increment(1),
-        }
-    }
-}
-
 /// Metrics of an audience that follows a window.
 pub struct AudienceCounters {
     pub(super) lag_seconds: Gauge,
@@ -222,14 +186,6 @@ impl AudienceCounters {
 pub fn describe() {
     use metrics::{Unit, describe_counter, describe_gauge};
     describe_counter!("rtad_window_events_total", "Events by result");
-    describe_counter!(
-        "rtad_window_callbacks_total",
-        "Click callbacks by result: counted, late, without room, or without a usable id"
-    );
-    describe_counter!(
-        "rtad_window_callbacks_without_time_total",
-        "Click callbacks without a usable time, which count as of now"
-    );
     describe_counter!("rtad_window_checks_total", "Ids checked without counting");
     describe_counter!("rtad_window_forgotten_total", "Entries erased on request");
     describe_counter!(

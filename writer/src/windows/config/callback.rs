@@ -9,8 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const ACCEPTED_ID: &str = "PARAMETER=KIND, or a parameter with the name of a kind; the kinds \
                            are those of device ids, and text";
-/// Longest body of an answer.
-const MAX_ANSWER: usize = 1024;
 
 /// Click callbacks of a window: the meaning of their query parameters.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -26,25 +24,10 @@ pub struct CallbackConfig {
     /// device counts once within `answers_time`.
     #[serde(default, deserialize_with = "parameter")]
     pub(in super::super::super) request_id: Option<String>,
-    /// Parameter with the time of the click; unset = the time of receipt.
+    /// Parameter with the time of the click in seconds or milliseconds since 1970; unset = the time
+    /// of receipt.
     #[serde(default, deserialize_with = "parameter")]
     pub(in super::super::super) time: Option<String>,
-    /// Unit of `time`.
-    #[serde(default)]
-    pub(in super::super::super) time_unit: TimeUnit,
-    /// Body of the answer 200, as the platform expects it: JSON, or any other text.
-    #[serde(default = "default_answer", deserialize_with = "answer")]
-    pub(in super::super::super) answer: String,
-}
-
-/// Unit of a time since 1970.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub enum TimeUnit {
-    #[default]
-    #[serde(rename = "s")]
-    Seconds,
-    #[serde(rename = "ms")]
-    Milliseconds,
 }
 
 /// A parameter with a device id.
@@ -93,24 +76,9 @@ fn parameter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String
     filled::<_, String>(deserializer).map(Some)
 }
 
-fn default_answer() -> String {
-    r#"{"code":0}"#.to_owned()
-}
-
-fn answer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let accepted = format!("a string of at most {MAX_ANSWER} bytes");
-    text(deserializer, &accepted, |text| {
-        (text.len() <= MAX_ANSWER).then(|| text.to_owned())
-    })
-}
-
 /// Checks the table at `key`.
 pub fn check(callback: &CallbackConfig, key: &str, d: &mut Document<'_>) {
     if callback.id.is_empty() {
         d.reject(&format!("{key}.id"), "at least one parameter");
-    }
-    let unit = format!("{key}.time_unit");
-    if callback.time.is_none() && d.has(&unit) {
-        d.mistake(&unit, "is given without time", "time with it");
     }
 }

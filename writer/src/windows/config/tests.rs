@@ -121,24 +121,18 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
         ),
         (
             SLIDING,
-            "[window.callback]\nid = [\"muid\", \"=md5\", \"a=sha1\"]\nrequest_id = \"\"\n\
-             time_unit = \"us\"\nanswer = 1",
+            "[window.callback]\nid = [\"muid\", \"=md5\", \"a=sha1\"]\nrequest_id = \"\"",
             &[
                 "writer.toml:7: [[window]] \"a\": callback.id[0] is \"muid\"; accepted: PARAMETER=",
                 "writer.toml:7: [[window]] \"a\": callback.id[1] is \"=md5\"; accepted: PARAMETER=",
                 "writer.toml:7: [[window]] \"a\": callback.id[2] is \"a=sha1\"; accepted: PARAMETE",
                 "writer.toml:8: [[window]] \"a\": callback.request_id is \"\"; accepted: a string",
-                "writer.toml:9: [[window]] \"a\": callback.time_unit is \"us\"; accepted: s or ms",
-                "writer.toml:10: [[window]] \"a\": callback.answer is 1; accepted: a string of at",
             ],
         ),
         (
             SLIDING,
-            "[window.callback]\nid = []\ntime_unit = \"ms\"",
-            &[
-                "writer.toml:7: [[window]] \"a\": callback.id is a list; accepted: at least one pa",
-                "writer.toml:8: [[window]] \"a\": callback.time_unit is given without time; accept",
-            ],
+            "[window.callback]\nid = []",
+            &["writer.toml:7: [[window]] \"a\": callback.id is a list; accepted: at least one pa"],
         ),
         (
             SLIDING,

@@ -1,9 +1,9 @@
-//! Click callbacks: the links of the guide, tokens in URLs, unusable ids, repetitions, failures.
+//! Click callbacks: the links of the guide, tokens in links, unusable ids, repetitions, failures.
 
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
-use serde_json::{Value, json};
-use testkit::client::{Answer, Client, metric};
+use serde_json::json;
+use testkit::client::{Answer, Client};
 use testkit::sandbox::Sandbox;
 use testkit::store::hex;
 
@@ -11,6 +11,7 @@ use super::{ZONE, info, path, serve};
 use crate::process::{Api, Serve, TOKEN};
 
 const LINK_TOKEN: &str = "a-token-of-a-platform";
+const ACCEPTED: &str = "{\"code\":0,\"ret\":0,\"msg\":\"ok\"}";
 const GUIDE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../docs/guides/click-callbacks.md"
@@ -63,12 +64,10 @@ fn seen(api: &mut Api, kind: &str, id: &str) -> u64 {
     answer["counts"][0].as_u64().unwrap()
 }
 
-fn callbacks(serve: &Serve, result: &str) -> f64 {
-    let labels = format!("{{window=\"clicks\",result=\"{result}\"}}");
-    metric(
-        &serve.metrics(),
-        &format!("rtad_window_callbacks_total{labels}"),
-    )
+/// Numbers of these results.
+fn events<const N: usize>(api: &mut Api, results: [&str; N]) -> [u64; N] {
+    let events = &info(api, "clicks")["events"];
+    results.map(|result| events[result].as_u64().unwrap())
 }
 
 #[test]
@@ -87,10 +86,7 @@ fn links_of_the_guide_count_clicks_of_tencent() {
     // Repeated: the same click counts once.
     for _ in 0..2 {
         let answer = get(&mut client, &filled(&link, &values));
-        assert_eq!(
-            (answer.status, answer.text().as_str()),
-            (200, "{\"ret\":0,\"msg\":\"ok\"}")
-        );
+        assert_eq!((answer.status, answer.text().as_str()), (200, ACCEPTED));
         assert_eq!(answer.header("content-type"), Some("application/json"));
         assert_eq!(seen(&mut api, "md5", oaid), 1);
     }
@@ -133,13 +129,10 @@ fn links_of_the_guide_count_clicks_of_tencent() {
     let late = filled(&link, &[("CLICK_TIME", &day_before), ("MUID", muid)]);
     assert_eq!(get(&mut client, &late).status, 200);
     assert_eq!(seen(&mut api, "md5", muid), 1);
-    let counted = ["counted", "late", "blank", "malformed"].map(|result| callbacks(&serve, result));
-    assert_eq!(counted, [6.0, 1.0, 1.0, 1.0]);
-    let without_time = "rtad_window_callbacks_without_time_total{window=\"clicks\"}";
-    assert_eq!(metric(&serve.metrics(), without_time), 1.0);
-    let events = &info(&mut api, "clicks")["events"];
-    let numbers = ["new", "duplicate", "unusable", "late"].map(|result| events[result].clone());
-    assert_eq!(numbers, [3, 1, 2, 1].map(|number| json!(number)));
+    assert_eq!(
+        events(&mut api, ["new", "duplicate", "unusable", "late"]),
+        [3, 1, 2, 1]
+    );
 }
 
 #[test]
@@ -157,10 +150,7 @@ fn links_of_the_guide_count_clicks_of_ocean_engine() {
         ("OAID", encoded.as_str()),
     ];
     let answer = get(&mut client, &filled(&link, &values));
-    assert_eq!(
-        (answer.status, answer.text().as_str()),
-        (200, "{\"code\":0}")
-    );
+    assert_eq!((answer.status, answer.text().as_str()), (200, ACCEPTED));
     assert_eq!(seen(&mut api, "oaid", oaid), 1);
     let idfa = "D9BF17D1-13F3-4956-88BA-A8A44B0CD80D";
     let values = [
@@ -170,7 +160,7 @@ fn links_of_the_guide_count_clicks_of_ocean_engine() {
     ];
     assert_eq!(get(&mut client, &filled(&link, &values)).status, 200);
     assert_eq!(seen(&mut api, "idfa", idfa), 1);
-    assert_eq!(callbacks(&serve, "counted"), 2.0);
+    assert_eq!(events(&mut api, ["new", "unusable"]), [2, 0]);
 }
 
 #[test]
@@ -178,13 +168,12 @@ fn texts_and_click_ids_are_any_but_macros() {
     let sandbox = Sandbox::new();
     let config = "[[token]]\nfile = \"tencent-token\"\nscopes = [\"callbacks:clicks\"]\n\
                   [[window]]\nname = \"clicks\"\nlength = \"1h\"\ncapacity = 100\ncount = 9\n\
-                  [window.callback]\nid = \"user=text\"\nrequest_id = \"click\"\ntime = \"ts\"\n\
-                  time_unit = \"ms\"\n";
+                  [window.callback]\nid = \"user=text\"\nrequest_id = \"click\"\ntime = \"ts\"\n";
     let serve = start(&sandbox, config);
     let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
-    let events = path("clicks", "events");
+    let link = path("clicks", "events") + "/" + LINK_TOKEN;
     let mut send = |query: &str| {
-        let url = format!("{events}?{query}&token={LINK_TOKEN}");
+        let url = format!("{link}?{query}");
         assert_eq!(get(&mut client, &url).status, 200, "{query}");
     };
     let long = "x".repeat(1000);
@@ -199,19 +188,23 @@ fn texts_and_click_ids_are_any_but_macros() {
     for unusable in ["__USER__", "", &"x".repeat(1025)] {
         send(&format!("user={unusable}"));
     }
-    assert_eq!(
-        ["blank", "malformed"].map(|result| callbacks(&serve, result)),
-        [2.0, 1.0]
-    );
+    assert_eq!(events(&mut api, ["unusable"]), [3]);
     // A click whose id looks like a placeholder counts once, too.
     for _ in 0..2 {
         send("user=a&click=7");
     }
     assert_eq!(seen(&mut api, "text", "a"), 1);
-    // A time in seconds is not one of 1970.
-    send(&format!("user=b&ts={}", now_unix_seconds()));
-    assert_eq!(seen(&mut api, "text", "b"), 1);
-    assert_eq!(callbacks(&serve, "late"), 0.0);
+    // Times in both units; one of 1970 is not usable, and the callback is of now.
+    let seconds = now_unix_seconds();
+    for time in [seconds, seconds * 1000, 7] {
+        send(&format!("user=b&ts={time}"));
+    }
+    assert_eq!(seen(&mut api, "text", "b"), 3);
+    let two_hours_before = seconds - 2 * 3600;
+    for time in [two_hours_before, two_hours_before * 1000] {
+        send(&format!("user=b&ts={time}"));
+    }
+    assert_eq!(events(&mut api, ["late"]), [2]);
 }
 
 #[test]
@@ -219,31 +212,23 @@ fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
     let sandbox = Sandbox::new();
     let (_, config) = example("Tencent");
     sandbox.file("stream", "a-token-of-a-stream-0");
+    sandbox.file("views", "a-token-of-no-platform");
     let stream = "\n[[token]]\nfile = \"stream\"\nscopes = [\"events:clicks\"]\n\
+                  [[token]]\nfile = \"views\"\nscopes = [\"callbacks:views\"]\n\
                   [[window]]\nname = \"views\"\nlength = \"1h\"\ncapacity = 10\n";
     let serve = start(&sandbox, &format!("{config}{stream}"));
     let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
     let id = "900150983cd24fb0d6963f7d28e17f72";
     let events = path("clicks", "events");
     for (url, status, code) in [
-        (format!("{events}?muid={id}"), 401, "unauthorized"),
         (
-            format!("{events}?muid={id}&token=wrong-token-of-0123"),
+            format!("{events}/wrong-token-of-0123?muid={id}"),
             401,
             "unauthorized",
         ),
+        (format!("{events}/{TOKEN}?muid={id}"), 403, "missing_scope"),
         (
-            format!("{events}/{LINK_TOKEN}?muid={id}&token={LINK_TOKEN}"),
-            401,
-            "unauthorized",
-        ),
-        (
-            format!("{events}?muid={id}&token={TOKEN}"),
-            403,
-            "missing_scope",
-        ),
-        (
-            format!("{events}?muid={id}&token=a-token-of-a-stream-0"),
+            format!("{events}/a-token-of-a-stream-0?muid={id}"),
             403,
             "missing_scope",
         ),
@@ -258,26 +243,32 @@ fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
             "missing_scope",
         ),
         (
-            format!("{events}?token={LINK_TOKEN}&{}", "a=1&".repeat(101)),
+            format!("{events}/{LINK_TOKEN}?{}", "a=1&".repeat(101)),
+            413,
+            "too_large",
+        ),
+        (
+            format!("{events}/{LINK_TOKEN}?muid={}", "a".repeat(8 << 10)),
             413,
             "too_large",
         ),
     ] {
         get(&mut client, &url).problem(status, code);
     }
-    api.get("/v1/windows/views/events?muid=1")
-        .problem(404, "no_callback");
-    api.get(&format!("{events}?{}", "a=1&".repeat(101)))
-        .problem(413, "too_large");
-    api.get(&format!("{events}?muid={}", "a".repeat(8 << 10)))
-        .problem(413, "too_large");
-    client
-        .request("POST", &format!("{events}?token={LINK_TOKEN}"), "", "{}")
-        .problem(401, "unauthorized");
+    // The path is the only place of the token.
+    for url in [
+        format!("{events}?muid={id}"),
+        format!("{events}?muid={id}&token={LINK_TOKEN}"),
+    ] {
+        get(&mut client, &url).problem(401, "unauthorized");
+        api.get(&url).problem(405, "method_not_allowed");
+    }
+    let views = "/v1/windows/views/events/a-token-of-no-platform?muid=1";
+    get(&mut client, views).problem(404, "no_callback");
     assert_eq!(seen(&mut api, "md5", id), 0);
 
     // A check of the link counts nothing.
-    let link = format!("{events}?muid={id}&token={LINK_TOKEN}");
+    let link = format!("{events}/{LINK_TOKEN}?muid={id}");
     assert_eq!(client.request("HEAD", &link, "", "").status, 200);
     assert_eq!(seen(&mut api, "md5", id), 0);
     assert_eq!(get(&mut client, &link).status, 200);
@@ -320,13 +311,5 @@ fn callback_that_cannot_be_kept_is_answered_with_503() {
         assert_eq!(send(last).status, 200);
         assert_eq!(seen(&mut api, "md5", last), 1);
     }
-    assert_eq!(
-        ["counted", "full"].map(|result| callbacks(&serve, result)),
-        [34.0, 2.0]
-    );
-    let events = &info(&mut api, "clicks")["events"];
-    assert_eq!(
-        ["new", "full"].map(|result| events[result].clone()),
-        [33, 2].map(Value::from)
-    );
+    assert_eq!(events(&mut api, ["new", "full"]), [33, 2]);
 }
