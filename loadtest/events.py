@@ -155,9 +155,7 @@ def freshness(options, folder):
             os.environ |= stack.enter_context(s3.server(folder))
             store = os.environ["RTAD_TEST_BUCKET"]
         server = stack.enter_context(Server(folder, windows, store=store))
-        published = 'rtad_window_audience_generations_total{audience="clicked"} 1'
-        admin = server.field("admin_address")
-        server.until("audience", lambda: published in ask(admin, "/metrics").text())
+        server.until("audience", lambda: says_yes(server.address, "/v1/audiences/clicked"))
         pods = {
             title: Pod(folder, f"pod-{number}", setting, store)
             for number, (title, setting) in enumerate(intervals.items())

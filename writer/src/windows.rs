@@ -40,7 +40,7 @@ use rtad_window::OpenError;
 
 use super::telemetry::Telemetry;
 use config::{CallbackConfig, Config, WindowConfig};
-use counters::AudienceCounters;
+use counters::lag_of;
 use followed::Follower;
 use owner::ClaimError;
 use remote::RemoteWindow;
@@ -185,7 +185,7 @@ impl Windows {
                     .followed_audiences
                     .insert(audience.name.clone(), followed);
                 followers.push(Follower {
-                    counters: AudienceCounters::new(telemetry, &audience.name),
+                    lag_seconds: lag_of(telemetry, &audience.name),
                     config: audience,
                     window: Arc::clone(&served),
                     reports,

@@ -26,8 +26,6 @@ pub enum Seen {
 pub struct WindowStats {
     /// Live entries.
     pub entries: u64,
-    /// Age of the oldest live entry in ticks.
-    pub oldest_ticks: Option<u64>,
     /// Expected part of new keys that are taken for duplicates, at this fill.
     pub expected_fpr: f64,
     /// Memory of the table.
@@ -280,22 +278,16 @@ impl Window {
         }
     }
 
-    /// Fill, oldest entry, expected rate. Cost: reads 255 numbers.
+    /// Fill and expected rate. Cost: reads 255 numbers.
     pub fn stats(&self) -> WindowStats {
         let mut entries = 0;
-        let mut oldest_ticks = None;
         for age in 0..u64::from(self.spec.lifetime).min(self.tick + 1) {
-            let count = self.by_tick[((self.tick - age) % TICKS) as usize];
-            if count > 0 {
-                entries += count;
-                oldest_ticks = Some(age);
-            }
+            entries += self.by_tick[((self.tick - age) % TICKS) as usize];
         }
         let format = self.table.layout.format;
         let load = entries as f64 / self.table.layout.slots() as f64;
         WindowStats {
             entries,
-            oldest_ticks,
             expected_fpr: format.fpr_at(load),
             memory_bytes: self.table.layout.slots() * format.slot_bytes(),
         }

@@ -524,31 +524,6 @@ def counted(board):
         "Devices in the window.",
     )
     board.graph(
-        "Time to expiry of windows",
-        SECONDS,
-        [
-            (
-                f"min by ({window}) ({of('rtad_window_length_seconds')}"
-                f" - {of('rtad_window_oldest_seconds')})",
-                "{{window}}",
-            )
-        ],
-        "Of the oldest entry: then the window begins to make room. Days end at midnight.",
-        min=0,
-    )
-    board.graph(
-        "Day ahead of the calendar",
-        SECONDS,
-        [(f"max by ({window}) ({of('rtad_window_ahead_seconds')})", "{{window}}")],
-        "0 unless the wall clock of the owner was days ahead.",
-    )
-    board.graph(
-        "Window false-positive rate",
-        "none",
-        [(f"max by ({window}) ({of('rtad_window_expected_fpr')})", "{{window}}")],
-        "Expected share of new devices that are answered as duplicates.",
-    )
-    board.graph(
         "Audience lag",
         SECONDS,
         [(f"max by ({audience}) ({of('rtad_window_audience_lag_seconds')})", "{{audience}}")],
@@ -556,26 +531,11 @@ def counted(board):
         " the time since all changes were served.",
         min=0,
     )
-    published = [
-        (sum_by(audience, rate("rtad_window_audience_writes_total")), "{{audience}}: writes"),
-        (
-            sum_by(audience, rate("rtad_window_audience_generations_total")),
-            "{{audience}}: generations",
-        ),
-    ]
-    board.graph("Publishes", "ops", published, "To the audiences with from_window.")
     board.graph(
         "Window log",
         BYTES,
         [(f"max by ({window}) ({of('rtad_window_log_bytes')})", "{{window}}")],
         "Bytes since the last checkpoint: a restart replays them.",
-    )
-    checkpoint = of("rtad_window_checkpoint_timestamp_seconds")
-    board.graph(
-        "Last checkpoint",
-        SECONDS,
-        [(f"time() - max by ({window}) ({checkpoint})", "{{window}}")],
-        "Its age.",
     )
     uploaded = of("rtad_window_checkpoint_uploaded_timestamp_seconds")
     board.graph(
@@ -591,14 +551,7 @@ def counted(board):
         "Its age: the events that a lost volume costs. Beyond its alert line,"
         " RtadWindowCheckpointOld fires.",
     )
-    board.graph(
-        "Window memory",
-        BYTES,
-        [(f"max by ({window}) ({of('rtad_window_memory_bytes')})", "{{window}}")],
-        "Of the entries, without the rest of the process.",
-    )
     failures = [
-        (sum_by(window, rate("rtad_window_log_failures_total")), "{{window}}: log failures/s"),
         (
             sum_by(window, rate("rtad_window_checkpoint_upload_failures_total")),
             "{{window}}: upload failures/s",

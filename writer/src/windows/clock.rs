@@ -34,7 +34,7 @@ pub enum Clock {
 
 /// The day of the wall clock.
 pub struct Today {
-    pub(super) period: Period,
+    period: Period,
     /// Days by which the window's ticks are ahead of the calendar.
     ahead: u64,
 }
@@ -178,14 +178,6 @@ impl Clock {
             today.period = period;
         }
         today.period.number + today.ahead
-    }
-
-    /// Age of an entry, from its ticks. `None` for days: the entry is of today.
-    pub fn age(&self, ticks: u64) -> Option<Duration> {
-        match self {
-            Self::Sliding { tick, .. } => Some(tick.saturating_mul(ticks as u32)),
-            Self::Day { .. } => None,
-        }
     }
 }
 

@@ -56,15 +56,12 @@ fn label(window: &AudienceName) -> Label {
 }
 
 impl EventCounters {
-    pub fn new(telemetry: &Telemetry, window: &AudienceName, length_seconds: f64) -> Self {
+    pub fn new(telemetry: &Telemetry, window: &AudienceName) -> Self {
         let events = |result| {
             let labels = vec![label(window), Label::from_static_parts("result", result)];
             telemetry.counter("rtad_window_events_total", labels)
         };
         let counter = |name| telemetry.counter(name, vec![label(window)]);
-        telemetry
-            .gauge("rtad_window_length_seconds", vec![label(window)])
-            .set(length_seconds);
         Self {
             new: events("new"),
             duplicate: events("duplicate"),
@@ -107,38 +104,27 @@ impl EventCounters {
 /// Metrics of a window in this process.
 pub struct Counters {
     pub(super) events: EventCounters,
-    pub(super) log_failures: Counter,
     pub(super) answers_evicted: Counter,
     pub(super) entries: Gauge,
     pub(super) fill_ratio: Gauge,
-    pub(super) expected_fpr: Gauge,
-    pub(super) oldest_seconds: Gauge,
-    pub(super) ahead_seconds: Gauge,
     pub(super) log_bytes: Gauge,
-    pub(super) checkpoint: Gauge,
     pub(super) writable: Gauge,
 }
 
 impl Counters {
-    pub fn new(telemetry: &Telemetry, config: &WindowConfig, memory_bytes: u64) -> Self {
+    pub fn new(telemetry: &Telemetry, config: &WindowConfig) -> Self {
         let window = &config.name;
         let gauge = |name| telemetry.gauge(name, vec![label(window)]);
         gauge("rtad_window_capacity").set(config.spec.capacity as f64);
-        gauge("rtad_window_memory_bytes").set(memory_bytes as f64);
-        let events = EventCounters::new(telemetry, window, config.length.seconds());
+        let events = EventCounters::new(telemetry, window);
         Self {
             writable: events.writable(telemetry, window),
             events,
             answers_evicted: telemetry
                 .counter("rtad_window_answers_evicted_total", vec![label(window)]),
-            log_failures: telemetry.counter("rtad_window_log_failures_total", vec![label(window)]),
             entries: gauge("rtad_window_entries"),
             fill_ratio: gauge("rtad_window_fill_ratio"),
-            expected_fpr: gauge("rtad_window_expected_fpr"),
-            oldest_seconds: gauge("rtad_window_oldest_seconds"),
-            ahead_seconds: gauge("rtad_window_ahead_seconds"),
             log_bytes: gauge("rtad_window_log_bytes"),
-            checkpoint: gauge("rtad_window_checkpoint_timestamp_seconds"),
         }
     }
 }
@@ -164,22 +150,10 @@ impl UploadCounters {
     }
 }
 
-/// Metrics of an audience that follows a window.
-pub struct AudienceCounters {
-    pub(super) lag_seconds: Gauge,
-    pub(super) writes: Counter,
-    pub(super) generations: Counter,
-}
-
-impl AudienceCounters {
-    pub fn new(telemetry: &Telemetry, audience: &AudienceName) -> Self {
-        let label = || vec![Label::new("audience", audience.as_str().to_owned())];
-        Self {
-            lag_seconds: telemetry.gauge("rtad_window_audience_lag_seconds", label()),
-            writes: telemetry.counter("rtad_window_audience_writes_total", label()),
-            generations: telemetry.counter("rtad_window_audience_generations_total", label()),
-        }
-    }
+/// Age of the oldest event that an audience which follows a window lacks.
+pub fn lag_of(telemetry: &Telemetry, audience: &AudienceName) -> Gauge {
+    let label = Label::new("audience", audience.as_str().to_owned());
+    telemetry.gauge("rtad_window_audience_lag_seconds", vec![label])
 }
 
 /// `# HELP` of every metric of windows.
@@ -189,49 +163,16 @@ pub fn describe() {
     describe_counter!("rtad_window_checks_total", "Ids checked without counting");
     describe_counter!("rtad_window_forgotten_total", "Entries erased on request");
     describe_counter!(
-        "rtad_window_log_failures_total",
-        "Failed writes and syncs of the window's log, and failed attempts to go on"
-    );
-    describe_counter!(
         "rtad_window_answers_evicted_total",
         "Answers kept for retries that left before answers_time, for lack of answers_memory"
     );
     describe_gauge!("rtad_window_entries", "Live entries");
     describe_gauge!("rtad_window_capacity", "Configured capacity");
-    describe_gauge!(
-        "rtad_window_length_seconds",
-        Unit::Seconds,
-        "Length; 86,400 for days"
-    );
     describe_gauge!("rtad_window_fill_ratio", "Live entries by capacity");
-    describe_gauge!(
-        "rtad_window_expected_fpr",
-        "Expected part of new keys that are taken for duplicates"
-    );
-    describe_gauge!(
-        "rtad_window_oldest_seconds",
-        Unit::Seconds,
-        "Age of the oldest entry"
-    );
-    describe_gauge!(
-        "rtad_window_ahead_seconds",
-        Unit::Seconds,
-        "Time by which a day window is ahead of the calendar, after a clock that was ahead"
-    );
-    describe_gauge!(
-        "rtad_window_memory_bytes",
-        Unit::Bytes,
-        "Memory of the table"
-    );
     describe_gauge!(
         "rtad_window_log_bytes",
         Unit::Bytes,
         "Log since the last checkpoint"
-    );
-    describe_gauge!(
-        "rtad_window_checkpoint_timestamp_seconds",
-        Unit::Seconds,
-        "Time of the last checkpoint"
     );
     describe_gauge!(
         "rtad_window_checkpoint_uploaded_timestamp_seconds",
@@ -252,13 +193,5 @@ pub fn describe() {
         "rtad_window_audience_lag_seconds",
         Unit::Seconds,
         "Age of the oldest event that is not yet in the audience"
-    );
-    describe_counter!(
-        "rtad_window_audience_writes_total",
-        "Deltas written for the audience"
-    );
-    describe_counter!(
-        "rtad_window_audience_generations_total",
-        "Generations published for the audience"
     );
 }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Gauge;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -19,7 +20,6 @@ use rtad_store::write::{Change, Ledger, StoreWriter};
 use rtad_window::{Failure, Key};
 
 use super::config::AudienceConfig;
-use super::counters::AudienceCounters;
 use super::reports::{Due, Reports};
 use super::served::ServedWindow;
 use crate::TOOL;
@@ -85,7 +85,7 @@ pub struct Follower {
     pub(super) store: StoreWriter,
     /// Shortest interval between writes.
     pub(super) every: Duration,
-    pub(super) counters: AudienceCounters,
+    pub(super) lag_seconds: Gauge,
 }
 
 impl Follower {
@@ -196,9 +196,7 @@ impl Follower {
     }
 
     fn update_lag(&self) {
-        self.counters
-            .lag_seconds
-            .set(self.reports.lag().as_secs_f64());
+        self.lag_seconds.set(self.reports.lag().as_secs_f64());
     }
 
     /// Reads the audience; whether its content is what this task wrote last.
@@ -286,7 +284,6 @@ impl Follower {
             appended => appended?,
         };
         *written = WrittenVersion::of(ledger.current());
-        self.counters.writes.increment(1);
         if appended.delta_keys > MAX_DELTA_KEYS.max(session.generation_keys / 2) {
             self.reports.renew();
         }
@@ -327,7 +324,6 @@ impl Follower {
         let published = publication
             .commit_keys(keys, self.config.filter, self.config.fpr, facts)
             .await?;
-        self.counters.generations.increment(1);
 
         // The generation contains the devices with a tombstone too, so none are held. Deltas that
         // another process appended meanwhile are not among the written.

@@ -86,8 +86,7 @@ impl RecentRequests {
 impl RemoteWindow {
     /// Prepares the connection, which is made with the first event.
     pub fn new(config: &RemoteConfig, telemetry: &Telemetry) -> Result<Self, RedisError> {
-        let length_seconds = config.length.seconds();
-        let counters = EventCounters::new(telemetry, &config.name, length_seconds);
+        let counters = EventCounters::new(telemetry, &config.name);
         let writable = counters.writable(telemetry, &config.name);
         Ok(Self {
             redis: RedisWindow::connect(&config.redis)?,

@@ -7,10 +7,8 @@ mod maintain;
 pub mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
-
-use parking_lot::Mutex;
 
 use rtad_window::{ChangeListener, Changed, Failure, Key, Observed, Retry, WindowHandle};
 
@@ -30,20 +28,10 @@ pub struct ServedWindow {
     owner: Option<Owner>,
     clock: Arc<Clock>,
     counters: Counters,
-    probes: AtomicU64,
-    false_positives: AtomicU64,
-    exported: Mutex<Exported>,
     /// The clock that was days ahead is logged.
     has_logged_clock_ahead: AtomicBool,
     /// A checkpoint was asked for, and has not ended.
     is_checkpointing: AtomicBool,
-}
-
-/// Counts of the window that its metrics have.
-#[derive(Default)]
-struct Exported {
-    log_failures: u64,
-    evicted_answers: u64,
 }
 
 /// Reports changes of a window to the audiences that follow it.

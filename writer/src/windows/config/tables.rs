@@ -30,14 +30,6 @@ pub enum Length {
 }
 
 impl Length {
-    /// Length in seconds; a usual day's for days.
-    pub fn seconds(&self) -> f64 {
-        match self {
-            Self::Sliding(length) => length.as_secs_f64(),
-            Self::Day(_) => 86_400.0,
-        }
-    }
-
     /// Zone of days.
     pub fn time_zone(&self) -> Option<&str> {
         match self {

@@ -4,6 +4,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use super::super::super::telemetry::Telemetry;
+use super::super::counters::lag_of;
 use super::super::served::tests::Owned;
 use super::*;
 
@@ -25,7 +26,7 @@ impl Following {
             reports: Arc::clone(&owner.reports),
             store: depot.writer(),
             every: Duration::from_millis(5),
-            counters: AudienceCounters::new(&Telemetry::default(), &owner.audience.name),
+            lag_seconds: lag_of(&Telemetry::default(), &owner.audience.name),
         };
         let stop = watch::Sender::new(false);
         let task = runtime.spawn(follower.run(stop.subscribe()));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use rtad_store::write::{StoreWriter, WindowFolder};
@@ -116,20 +117,15 @@ impl ReadWindow {
                 (clock, handle)
             }
         };
-        let counters = Counters::new(telemetry, &config, handle.state().window.memory_bytes);
-        let (probes, false_positives, exported, has_logged_clock_ahead, is_checkpointing) =
-            Default::default();
+        let counters = Counters::new(telemetry, &config);
         let window = ServedWindow {
             config,
             handle,
             owner,
             clock,
             counters,
-            probes,
-            false_positives,
-            exported,
-            has_logged_clock_ahead,
-            is_checkpointing,
+            has_logged_clock_ahead: AtomicBool::new(false),
+            is_checkpointing: AtomicBool::new(false),
         };
         window.update_gauges(true);
         Ok(window)

@@ -1,14 +1,10 @@
 //! A window in `GET /v1/windows`.
 
-use std::sync::atomic::Ordering;
-use std::time::SystemTime;
-
 use serde::Serialize;
 
 use rtad_core::snapshot::AudienceName;
 use rtad_window::Durability;
 
-use super::super::clock::Clock;
 use super::super::counters::Results;
 use super::ServedWindow;
 
@@ -16,7 +12,6 @@ impl ServedWindow {
     /// Entry of `GET /v1/windows`.
     pub fn info(&self) -> WindowInfo<'_> {
         let stats = self.handle.state();
-        let probes = self.probes.load(Ordering::Relaxed);
         WindowInfo {
             window: &self.config.name,
             length: self.config.length.to_string(),
@@ -27,10 +22,6 @@ impl ServedWindow {
             fill_ratio: stats.window.entries as f64 / self.config.spec.capacity as f64,
             target_fpr: self.config.spec.fpr,
             expected_fpr: stats.window.expected_fpr,
-            measured_fpr: (probes > 0)
-                .then(|| self.false_positives.load(Ordering::Relaxed) as f64 / probes as f64),
-            measured_keys: probes,
-            oldest_seconds: self.oldest(stats.window.oldest_ticks),
             memory_bytes: stats.window.memory_bytes,
             durability: match self.config.durability {
                 Durability::None => "none",
@@ -43,18 +34,6 @@ impl ServedWindow {
             answers_bytes: stats.answers_bytes,
             answers_evicted: stats.answers_evicted,
             events: self.counters.events.totals(),
-        }
-    }
-
-    /// Age of the oldest entry in seconds.
-    pub fn oldest(&self, ticks: Option<u64>) -> Option<f64> {
-        match &*self.clock {
-            Clock::Day { today, .. } => {
-                let start = today.lock().period.start;
-                let since = SystemTime::now().duration_since(start).unwrap_or_default();
-                ticks.map(|_| since.as_secs_f64())
-            }
-            Clock::Sliding { .. } => self.clock.age(ticks?).map(|age| age.as_secs_f64()),
         }
     }
 }
@@ -71,9 +50,6 @@ pub struct WindowInfo<'a> {
     fill_ratio: f64,
     target_fpr: f64,
     expected_fpr: f64,
-    measured_fpr: Option<f64>,
-    measured_keys: u64,
-    oldest_seconds: Option<f64>,
     memory_bytes: u64,
     durability: &'static str,
     writable: bool,

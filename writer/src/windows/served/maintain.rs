@@ -10,17 +10,14 @@ use tokio::time::sleep_until;
 use rtad_window::SavedCheckpoint;
 
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::random;
 
 use super::super::owner::{CheckpointMark, Owner, Ownership};
-use super::{Exported, ServedWindow};
+use super::ServedWindow;
 
 /// Time between maintenance runs.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 /// Time after which a window that gives no answer counts as not writable: its disk hangs.
 const HANGS: Duration = Duration::from_secs(10);
-/// Random keys looked up per maintenance run, to measure the false-positive rate.
-const PROBES: usize = 10_000;
 /// Time from the start to the first upload.
 const FIRST_UPLOAD: Duration = Duration::from_secs(5);
 /// Time between attempts to upload.
@@ -46,8 +43,8 @@ impl ServedWindow {
                 window.is_checkpointing.store(false, Ordering::Relaxed);
             });
         }
-        let is_answering = tokio::time::timeout(HANGS, self.probe()).await.is_ok();
-        self.update_gauges(is_answering);
+        let asked = tokio::time::timeout(HANGS, self.handle.counts(Vec::new())).await;
+        self.update_gauges(asked.is_ok());
     }
 
     /// Logs once that the wall clock was days ahead.
@@ -187,23 +184,6 @@ impl ServedWindow {
         }
     }
 
-    /// Looks up keys that no client sends: those found are false positives.
-    async fn probe(&self) {
-        let mut keys = vec![[0; 16]; PROBES];
-        for key in &mut keys {
-            key[..8].copy_from_slice(&random::number().to_le_bytes());
-            key[8..].copy_from_slice(&random::number().to_le_bytes());
-        }
-        // A window that is overloaded or cannot be written has no counts.
-        let Ok(counts) = self.handle.counts(keys).await else {
-            return;
-        };
-        let found = counts.iter().filter(|count| **count > 0).count();
-        self.probes.fetch_add(PROBES as u64, Ordering::Relaxed);
-        self.false_positives
-            .fetch_add(found as u64, Ordering::Relaxed);
-    }
-
     pub fn update_gauges(&self, is_answering: bool) {
         let stats = self.handle.state();
         let counters = &self.counters;
@@ -211,30 +191,10 @@ impl ServedWindow {
         counters
             .fill_ratio
             .set(stats.window.entries as f64 / self.config.spec.capacity as f64);
-        counters.expected_fpr.set(stats.window.expected_fpr);
-        counters
-            .oldest_seconds
-            .set(self.oldest(stats.window.oldest_ticks).unwrap_or(0.0));
-        counters
-            .ahead_seconds
-            .set(86_400.0 * self.clock.days_ahead() as f64);
         counters.log_bytes.set(stats.log_bytes as f64);
-        counters
-            .checkpoint
-            .set(stats.checkpoint_unix_seconds as f64);
         let is_writable = is_answering && stats.is_writable && self.is_held();
         counters.writable.set(f64::from(u8::from(is_writable)));
-        let now = Exported {
-            log_failures: stats.failures,
-            evicted_answers: stats.answers_evicted,
-        };
-        let before = std::mem::replace(&mut *self.exported.lock(), now);
-        counters
-            .log_failures
-            .increment(stats.failures - before.log_failures);
-        counters
-            .answers_evicted
-            .increment(stats.answers_evicted - before.evicted_answers);
+        counters.answers_evicted.absolute(stats.answers_evicted);
     }
 
     /// Writes what is queued, and a last checkpoint; whether it is written and kept for the upload.
