@@ -46,8 +46,6 @@ pub(crate) struct Head {
     pub(crate) clock: String,
     /// Tick when the checkpoint began.
     pub(crate) tick: u64,
-    /// Milliseconds that the wall clock was ahead of the window's time.
-    pub(crate) wall_offset_millis: i64,
     /// Number of regions that follow; 0 for an empty window.
     pub(crate) regions: u64,
 }

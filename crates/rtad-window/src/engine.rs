@@ -37,8 +37,6 @@ const CHECKPOINT_RETRY: Duration = Duration::from_secs(60);
 const MIN_LOG_BYTES: u64 = 64 << 20;
 /// A log with so many times the memory of answers is due for a checkpoint, too.
 const ANSWER_LOGS: u64 = 4;
-/// Change of the wall offset that is logged.
-const WALL_STEP_MILLIS: u64 = 1000;
 
 /// State that the thread publishes.
 pub type Published = Arc<Mutex<WindowState>>;
@@ -50,12 +48,11 @@ pub struct Engine {
     shape: Shape,
     window: Window,
     answers: Answers,
-    wall_offset_millis: i64,
     /// `None` for a window that is not kept.
     journal: Option<Journal>,
     /// The window's time.
     seconds: u64,
-    /// The clock's tick: before the window's after a step back.
+    /// The clock's tick: before the window's if the files are of a later one.
     tick: u64,
     changes: u64,
     failures: u64,
@@ -132,7 +129,6 @@ impl Engine {
             shape: loaded.shape,
             window: loaded.window,
             answers: loaded.answers,
-            wall_offset_millis: loaded.head.wall_offset_millis,
             journal,
             seconds: 0,
             tick: 0,
@@ -191,7 +187,7 @@ impl Engine {
             .journal
             .as_ref()
             .map_or_else(LogGroup::new, Journal::group);
-        self.read_clock(&mut group);
+        self.read_clock();
         for request in requests.drain(..) {
             self.apply(request, &mut group);
         }
@@ -223,16 +219,11 @@ impl Engine {
         }
     }
 
-    fn read_clock(&mut self, group: &mut LogGroup) {
-        let Now { tick, time, wall } = (self.settings.clock)();
-        self.seconds = time.as_secs();
+    fn read_clock(&mut self) {
+        let Now { tick, seconds } = (self.settings.clock)();
+        self.seconds = seconds;
         self.tick = tick;
-        self.answers.shrink(self.seconds);
-        let offset = wall.as_millis() as i64 - time.as_millis() as i64;
-        if self.wall_offset_millis.abs_diff(offset) > WALL_STEP_MILLIS {
-            self.wall_offset_millis = offset;
-            group.add_wall_offset(offset);
-        }
+        self.answers.shrink(seconds);
         if tick > self.window.tick() {
             self.window.set_tick(tick);
             self.begin_sweep();

@@ -234,7 +234,7 @@ impl Journal {
 
     /// Reads the directory again, after `restart`.
     pub fn load(&mut self, shape: &Shape, tick: u64) -> Result<Loaded, OpenError> {
-        let loaded = self.dir.load(shape, |_| tick)?;
+        let loaded = self.dir.load(shape, tick)?;
         self.bytes = loaded.log;
         Ok(loaded)
     }

@@ -107,7 +107,6 @@ impl Loaded {
             next_group: 1,
             clock: shape.clock.clone(),
             tick,
-            wall_offset_millis: 0,
             regions: 0,
         };
         Ok(Self {
@@ -130,28 +129,18 @@ impl Loaded {
     }
 
     /// Moves to the current tick after everything is read.
-    fn at(mut self, tick: impl FnOnce(i64) -> u64) -> Self {
-        self.window.set_tick(tick(self.head.wall_offset_millis));
+    fn at(mut self, tick: u64) -> Self {
+        self.window.set_tick(tick);
         self.window.recount();
         // The caller lists all keys at its start.
         let _ = self.window.take_evicted(|_, _| {});
         self.answers.restore_order();
         self
     }
-
-    /// The tick at which it was loaded, or that of its last event if that is later.
-    pub const fn tick(&self) -> u64 {
-        self.window.tick()
-    }
-
-    /// Milliseconds that the wall clock was ahead of the window's time, as last known.
-    pub const fn wall_offset_millis(&self) -> i64 {
-        self.head.wall_offset_millis
-    }
 }
 
 /// Reads a directory. Changes nothing but a torn end of the log.
-pub fn load(dir: &Path, shape: &Shape, tick: impl FnOnce(i64) -> u64) -> Result<Loaded, OpenError> {
+pub fn load(dir: &Path, shape: &Shape, tick: u64) -> Result<Loaded, OpenError> {
     shape.spec.validate()?;
     let io = |source| OpenError::Io {
         path: dir.to_owned(),
@@ -165,7 +154,7 @@ pub fn load(dir: &Path, shape: &Shape, tick: impl FnOnce(i64) -> u64) -> Result<
                 dir: dir.to_owned(),
             });
         }
-        let mut loaded = Loaded::empty(shape.clone(), tick(0))?;
+        let mut loaded = Loaded::empty(shape.clone(), tick)?;
         loaded.head.id = random::number();
         return Ok(loaded);
     };
@@ -180,7 +169,7 @@ pub fn load_download(
     path: &Path,
     number: u64,
     shape: &Shape,
-    tick: impl FnOnce(i64) -> u64,
+    tick: u64,
 ) -> Result<Loaded, OpenError> {
     shape.spec.validate()?;
     Ok(load_checkpoint(path, number, shape)?.at(tick))
@@ -302,7 +291,6 @@ fn apply(loaded: &mut Loaded, mut payload: &[u8]) -> Option<()> {
     let Loaded {
         window,
         answers,
-        head,
         log,
         ..
     } = loaded;
@@ -322,10 +310,6 @@ fn apply(loaded: &mut Loaded, mut payload: &[u8]) -> Option<()> {
                 answer,
             } => {
                 answers.replay(request_key, answer);
-                continue;
-            }
-            Frame::WallOffset(millis) => {
-                head.wall_offset_millis = millis;
                 continue;
             }
             Frame::Synced(_) => continue,

@@ -10,7 +10,6 @@
 //! record    of changes and erasures: slot u48, lanes u32 each
 //!           of answers: count u16, after the request key and the digest of the request
 //!           of answers without counts: one bit, `records` of them in whole bytes
-//!           of the wall offset none: the tick holds it
 //!           of a sync none: the tick is the number of the first group that may not be durable
 //! ```
 //!
@@ -79,8 +78,6 @@ pub enum Frame {
         request_key: RequestKey,
         answer: Answer,
     },
-    /// Milliseconds that the wall clock is ahead of the window's time.
-    WallOffset(i64),
     /// Groups before this number were durable when the group was written; later ones perhaps not.
     Synced(u64),
 }
@@ -88,9 +85,8 @@ pub enum Frame {
 const CHANGES: u8 = 1;
 const FORGOTTEN: u8 = 2;
 const ANSWERED: u8 = 3;
-const WALL_OFFSET: u8 = 4;
-const ANSWERED_NEWS: u8 = 5;
-const SYNCED: u8 = 6;
+const ANSWERED_NEWS: u8 = 4;
+const SYNCED: u8 = 5;
 
 /// A group that is being filled with frames.
 #[derive(Debug, Clone)]
@@ -168,13 +164,6 @@ impl LogGroup {
         self.answer_bytes += (self.bytes.len() - before) as u64;
     }
 
-    /// Appends a frame with the offset of the wall clock.
-    pub fn add_wall_offset(&mut self, millis: i64) {
-        self.bytes.push(WALL_OFFSET);
-        self.bytes.extend_from_slice(&millis.to_le_bytes());
-        self.bytes.extend_from_slice(&0_u32.to_le_bytes());
-    }
-
     /// Completes the header.
     fn seal(&mut self, number: u64) {
         let (header, payload) = self.bytes.split_at_mut(GROUP_HEADER);
@@ -248,7 +237,6 @@ pub fn decode(payload: &mut &[u8], lanes: usize) -> Option<Frame> {
                 },
             }
         }
-        WALL_OFFSET if records == 0 => Frame::WallOffset(tick as i64),
         SYNCED if records == 0 => Frame::Synced(tick),
         _ => return None,
     })

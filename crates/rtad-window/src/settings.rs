@@ -1,7 +1,5 @@
 //! Settings of a window, and the state that its thread publishes.
 
-use std::time::Duration;
-
 use crate::Key;
 use crate::journal::Durability;
 use crate::window::WindowStats;
@@ -11,11 +9,8 @@ use crate::window::WindowStats;
 pub struct Now {
     /// The current tick; one before an earlier reading's changes nothing.
     pub tick: u64,
-    /// The window's time, which no step of the wall clock changes.
-    pub time: Duration,
-    /// The wall clock at it; both since the Unix epoch. A start learns from the last pair how long
-    /// the process was gone.
-    pub wall: Duration,
+    /// Seconds since the Unix epoch, which never go back: the time of kept answers.
+    pub seconds: u64,
 }
 
 /// Change of what a window of whole keys contains, after it is as durable as its answer.

@@ -71,14 +71,13 @@ impl StateDir {
     /// Reads the last checkpoint and the log after it; an empty directory is an empty window.
     /// Changes nothing but a torn end of the log.
     ///
-    /// `tick` gets the milliseconds that the wall clock was ahead of the window's time when that
-    /// was last known, 0 for an empty window, and returns the current tick. Cost: reading the
+    /// The window is at this tick, or at that of its last event if that is later. Cost: reading the
     /// files; a log of half the table at most.
     ///
     /// # Errors
     ///
     /// The files are unreadable, damaged, or of another spec.
-    pub fn load(&self, shape: &Shape, tick: impl FnOnce(i64) -> u64) -> Result<Loaded, OpenError> {
+    pub fn load(&self, shape: &Shape, tick: u64) -> Result<Loaded, OpenError> {
         load::load(&self.dir, shape, tick)
     }
 
@@ -100,7 +99,7 @@ impl StateDir {
         &self,
         number: u64,
         shape: &Shape,
-        tick: impl FnOnce(i64) -> u64,
+        tick: u64,
     ) -> Result<Loaded, OpenError> {
         let path = self.download();
         load::load_download(&path, number, shape, tick).inspect_err(|_| {

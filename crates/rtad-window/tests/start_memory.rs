@@ -47,11 +47,10 @@ async fn start_holds_one_group_of_the_log() {
     };
     let open = || {
         let dir = StateDir::lock(dir.path()).unwrap();
-        let loaded = dir.load(&shape, |_| 0).unwrap();
+        let loaded = dir.load(&shape, 0).unwrap();
         let clock = Box::new(|| Now {
             tick: 0,
-            time: Duration::ZERO,
-            wall: Duration::ZERO,
+            seconds: 0,
         });
         let durability = Durability::Interval(Duration::from_secs(1));
         let settings = Settings {

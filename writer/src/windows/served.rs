@@ -28,8 +28,6 @@ pub struct ServedWindow {
     owner: Option<Owner>,
     clock: Arc<Clock>,
     counters: Counters,
-    /// The clock that was days ahead is logged.
-    has_logged_clock_ahead: AtomicBool,
     /// A checkpoint was asked for, and has not ended.
     is_checkpointing: AtomicBool,
 }

@@ -82,7 +82,6 @@ impl Engine {
         loaded.answers.evicted = self.answers.evicted;
         self.window = loaded.window;
         self.answers = loaded.answers;
-        self.wall_offset_millis = loaded.head.wall_offset_millis;
         // As at a start: the files may hold entries that have expired.
         self.begin_sweep();
         // Keys that had expired are not in the files, and were perhaps not reported.

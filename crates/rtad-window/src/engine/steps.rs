@@ -195,7 +195,6 @@ impl Engine {
             next_group,
             clock: self.shape.clock.clone(),
             tick: self.window.tick(),
-            wall_offset_millis: self.wall_offset_millis,
             regions: self.window.regions() as u64,
         };
         let disk = (Arc::clone(&journal.dir.disk), journal.dir.path().to_owned());

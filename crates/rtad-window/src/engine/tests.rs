@@ -117,7 +117,7 @@ fn retry_gets_the_first_answer_also_after_a_crash_and_a_checkpoint() {
     let mut driven = open(&dir, D::Fsync);
     let first = driven.retry(keys([1, 1, 2]), 9, 1).unwrap();
     assert_eq!(first.seen, [Seen::New, Seen::Duplicate(2), Seen::New]);
-    driven.set_time(1100, 1100);
+    driven.set_time(1100);
     let again = driven.retry(keys([1, 1, 2]), 9, 1).unwrap();
     assert_eq!((&again.seen, again.is_repeated), (&first.seen, true));
     assert_eq!(
@@ -127,13 +127,13 @@ fn retry_gets_the_first_answer_also_after_a_crash_and_a_checkpoint() {
     // The checkpoint moves the answer to its segment.
     driven.checkpoint();
     let (mut driven, dir) = driven.crash(SPEC, D::Fsync);
-    driven.set_time(1600, 1600);
+    driven.set_time(1600);
     assert_eq!(
         driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen,
         first.seen
     );
     assert_eq!(driven.counts(keys([1, 2])), [2, 1]);
-    driven.set_time(1601, 1601);
+    driven.set_time(1601);
     let late = driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen;
     assert_eq!(
         late,
@@ -274,7 +274,7 @@ fn checkpoint_is_refused_for_every_damaged_byte() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x40;
         std::fs::write(&path, &bytes).unwrap();
-        assert!(locked.load(&shape, |_| 0).is_err(), "byte {at}");
+        assert!(locked.load(&shape, 0).is_err(), "byte {at}");
     }
 }
 
@@ -296,39 +296,6 @@ fn failed_checkpoint_leaves_the_one_before_and_the_log() {
     let (mut restarted, _dir) = driven.crash(SPEC, D::Fsync);
     assert_eq!(restarted.counts(keys([1])), [1]);
     assert_eq!(restarted.state().log_bytes, log_bytes);
-}
-
-#[test]
-fn step_of_the_wall_clock_is_known_at_the_next_start() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut driven = open(&dir, D::Fsync);
-    let offset = |driven: &Driven| {
-        let copy = copy_dir(driven.engine.journal.as_ref().unwrap().dir.path());
-        let shape = Shape {
-            spec: SPEC,
-            clock: "ticks".to_owned(),
-            answers: LIMITS,
-        };
-        StateDir::lock(copy.path())
-            .unwrap()
-            .load(&shape, |_| 0)
-            .unwrap()
-            .wall_offset_millis()
-    };
-    driven.set_time(1000, 1001);
-    assert_eq!(offset(&driven), 0);
-    driven.set_time(1010, 4610);
-    // A slow change of less than a second.
-    driven.set_time(1011, 4612);
-    assert_eq!(offset(&driven), 3_600_000);
-    driven.checkpoint();
-    assert_eq!(offset(&driven), 3_600_000);
-    // The log misses a step back at first.
-    driven.disk.fill(1);
-    driven.set_time(1012, 1012);
-    assert_eq!(driven.state().failures, 1);
-    driven.set_time(1013, 1013);
-    assert_eq!(offset(&driven), 0);
 }
 
 #[test]

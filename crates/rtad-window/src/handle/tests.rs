@@ -45,8 +45,7 @@ fn settings(durability: Durability) -> Settings {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         Now {
             tick: 0,
-            time: wall,
-            wall,
+            seconds: wall.as_secs(),
         }
     };
     Settings {
@@ -58,7 +57,7 @@ fn settings(durability: Durability) -> Settings {
 
 fn open_as(dir: &Path, shape: &Shape, durability: Durability) -> Result<WindowHandle, OpenError> {
     let dir = StateDir::lock(dir)?;
-    let loaded = dir.load(shape, |_| 0)?;
+    let loaded = dir.load(shape, 0)?;
     WindowHandle::start(dir, loaded, settings(durability))
 }
 
@@ -85,7 +84,7 @@ async fn full_disk_refuses_events_until_it_has_space() {
         let dir = tempfile::tempdir().unwrap();
         let disk = Arc::new(FaultyDisk::default());
         let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
-        let loaded = locked.load(&shape(SPEC, "ticks"), |_| 0).unwrap();
+        let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
         let window = WindowHandle::start(locked, loaded, settings(durability)).unwrap();
         window.observe(keys(0..1), None, None).await.unwrap();
         disk.fill(u32::MAX);
@@ -112,7 +111,7 @@ async fn hung_sync_delays_answers_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(FaultyDisk::default());
     let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
-    let loaded = locked.load(&shape(SPEC, "ticks"), |_| 0).unwrap();
+    let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
     let window = WindowHandle::start(locked, loaded, settings(Durability::Fsync)).unwrap();
     disk.hang_syncs(true);
     let mut observed = pin!(window.observe(keys(0..1), None, None));
@@ -132,7 +131,7 @@ async fn window_that_cannot_be_written_ends() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(FaultyDisk::default());
     let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
-    let loaded = locked.load(&shape(SPEC, "ticks"), |_| 0).unwrap();
+    let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
     let window = WindowHandle::start(locked, loaded, settings(Durability::Fsync)).unwrap();
     window.observe(keys(0..1), None, None).await.unwrap();
     disk.fill(u32::MAX);
@@ -293,7 +292,7 @@ async fn checkpoints_beside_traffic_lose_nothing() {
 async fn panic_of_the_thread_ends_the_window() {
     let dir = tempfile::tempdir().unwrap();
     let locked = StateDir::lock(dir.path()).unwrap();
-    let loaded = locked.load(&shape(SPEC, "ticks"), |_| 0).unwrap();
+    let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
     let fails = Arc::new(AtomicBool::new(false));
     let clock = {
         let (fails, mut settings) = (Arc::clone(&fails), settings(Durability::Fsync));

@@ -71,7 +71,6 @@ fn frames_survive_encoding() {
         outcomes: news,
     };
     group.add_answer(&RequestKey([9; 16]), &flags);
-    group.add_wall_offset(-3_600_000);
     let expected = [
         Frame::Synced(77),
         Frame::Changes {
@@ -90,7 +89,6 @@ fn frames_survive_encoding() {
             request_key: RequestKey([9; 16]),
             answer: flags,
         },
-        Frame::WallOffset(-3_600_000),
     ];
     let bytes = &group.bytes[GROUP_HEADER..];
     assert_eq!(frames(bytes).unwrap(), expected);

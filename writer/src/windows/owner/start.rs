@@ -130,7 +130,7 @@ impl Candidate {
             if let Some(refusal) = found.as_ref().and_then(refusal) {
                 return Err(refusal);
             }
-            let tick = |offset| tick_at(&self.length, offset, SystemTime::now());
+            let tick = tick_at(&self.length, SystemTime::now());
             let stored = found.as_ref().and_then(|found| found.checkpoint.as_ref());
             let Some(stored) = stored.filter(|_| last_number.is_none()) else {
                 let loaded = self.dir.load(&self.shape, tick);

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rtad_store::write::{StoreWriter, WindowFolder};
 use rtad_window::{Durability, Settings, Shape, StateDir, WindowHandle};
 
 use super::super::super::telemetry::Telemetry;
 use super::super::WindowError;
-use super::super::clock::{Clock, tick_at};
+use super::super::clock::Clock;
 use super::super::config::WindowConfig;
 use super::super::counters::{Counters, UploadCounters};
 use super::super::owner::{Candidate, ReadFiles};
@@ -78,45 +78,37 @@ impl ReadWindow {
             shape,
             files,
         } = self;
-        // Reading and claiming took their time.
-        let start = |tick: u64, offset| {
-            let now = SystemTime::now();
-            let tick = tick.max(tick_at(&config.length, offset, now));
-            let clock = Arc::new(Clock::start(&config.length, tick, offset, now));
-            let read = Arc::clone(&clock);
-            let settings = Settings {
-                durability: config.durability,
-                clock: Box::new(move || read.now()),
-                listener: listener(&reports),
-            };
-            (clock, settings)
+        let clock = Arc::new(Clock::start(&config.name, &config.length));
+        let read = Arc::clone(&clock);
+        let settings = Settings {
+            durability: config.durability,
+            clock: Box::new(move || read.now()),
+            listener: listener(&reports),
         };
+
         let mut owner = None;
-        let (clock, handle) = match files {
+        let handle = match files {
             None => {
-                let (clock, settings) = start(0, 0);
                 let started = WindowHandle::in_memory(shape, settings);
-                (
-                    clock,
-                    started.map_err(|error| WindowError::Files(error.into()))?,
-                )
+                started.map_err(|error| WindowError::Files(error.into()))?
             }
             Some((candidate, content)) => {
                 let counters = UploadCounters::new(telemetry, &config);
                 let claimed = candidate.claim(content, counters).await;
                 let (claimed, dir, loaded) = claimed.map_err(WindowError::Claim)?;
-                let (clock, settings) = start(loaded.tick(), loaded.wall_offset_millis());
-                let handle = match WindowHandle::start(dir, loaded, settings) {
-                    Ok(handle) => handle,
+                match WindowHandle::start(dir, loaded, settings) {
+                    Ok(handle) => {
+                        owner = Some(claimed);
+                        handle
+                    }
                     Err(error) => {
                         claimed.undo_claim().await;
                         return Err(WindowError::Files(error));
                     }
-                };
-                owner = Some(claimed);
-                (clock, handle)
+                }
             }
         };
+
         let counters = Counters::new(telemetry, &config);
         let window = ServedWindow {
             config,
@@ -124,7 +116,6 @@ impl ReadWindow {
             owner,
             clock,
             counters,
-            has_logged_clock_ahead: AtomicBool::new(false),
             is_checkpointing: AtomicBool::new(false),
         };
         window.update_gauges(true);

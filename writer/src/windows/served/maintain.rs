@@ -34,7 +34,6 @@ impl ServedWindow {
 
     pub async fn maintain_once(self: &Arc<Self>) {
         let state = self.handle.state();
-        self.log_clock_ahead();
         // One at a time: a disk that hangs must not get one for each second afterwards.
         if state.is_checkpoint_due && !self.is_checkpointing.swap(true, Ordering::Relaxed) {
             let window = Arc::clone(self);
@@ -45,18 +44,6 @@ impl ServedWindow {
         }
         let asked = tokio::time::timeout(HANGS, self.handle.counts(Vec::new())).await;
         self.update_gauges(asked.is_ok());
-    }
-
-    /// Logs once that the wall clock was days ahead.
-    fn log_clock_ahead(&self) {
-        let days = self.clock.days_ahead();
-        if days > 0 && !self.has_logged_clock_ahead.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                window = self.config.name.as_str(),
-                days,
-                "the clock was days ahead; the window's day ends at the next midnight"
-            );
-        }
     }
 
     pub async fn checkpoint(&self) {

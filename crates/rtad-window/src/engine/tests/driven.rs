@@ -59,8 +59,7 @@ pub struct Driven {
     published: Published,
     pub(super) disk: Arc<FaultyDisk>,
     tick: Arc<AtomicU64>,
-    /// Seconds of the window's time, and of the wall clock.
-    time: Arc<[AtomicU64; 2]>,
+    seconds: Arc<AtomicU64>,
     pub(super) heard: Arc<Mutex<Heard>>,
 }
 
@@ -73,21 +72,15 @@ impl Driven {
             answers: LIMITS,
         };
         let dir = StateDir::lock_on(dir, Arc::clone(&disk) as _).unwrap();
-        let loaded = dir.load(&shape, |_| tick).unwrap();
+        let loaded = dir.load(&shape, tick).unwrap();
         let tick = Arc::new(AtomicU64::new(tick));
-        let time = Arc::new([AtomicU64::new(1000), AtomicU64::new(1000)]);
+        let seconds = Arc::new(AtomicU64::new(1000));
         let heard = Arc::new(Mutex::new(Heard::default()));
         let clock = {
-            let (tick, time) = (Arc::clone(&tick), Arc::clone(&time));
-            move || {
-                let [time, wall] = &*time;
-                let seconds = |of: &AtomicU64| Duration::from_secs(of.load(Ordering::Relaxed));
-                let tick = tick.load(Ordering::Relaxed);
-                Now {
-                    tick,
-                    time: seconds(time),
-                    wall: seconds(wall),
-                }
+            let (tick, seconds) = (Arc::clone(&tick), Arc::clone(&seconds));
+            move || Now {
+                tick: tick.load(Ordering::Relaxed),
+                seconds: seconds.load(Ordering::Relaxed),
             }
         };
         let listener = spec.whole_keys.then(|| {
@@ -131,7 +124,7 @@ impl Driven {
             published,
             disk,
             tick,
-            time,
+            seconds,
             heard,
         }
     }
@@ -240,9 +233,8 @@ impl Driven {
         self.tick.store(tick, Ordering::Relaxed);
     }
 
-    pub fn set_time(&mut self, time: u64, wall: u64) {
-        self.time[0].store(time, Ordering::Relaxed);
-        self.time[1].store(wall, Ordering::Relaxed);
+    pub fn set_time(&mut self, seconds: u64) {
+        self.seconds.store(seconds, Ordering::Relaxed);
         self.engine.run_cycle(Duration::ZERO);
     }
 
