@@ -155,8 +155,8 @@ enum ServeError {
         #[source]
         source: io::Error,
     },
-    #[error("the thread of a window ended; a start goes on with its files")]
-    WindowThread,
+    #[error("a window ended, see the log; a start goes on with its files")]
+    WindowEnded,
     #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
     Drain,
     #[error(
@@ -176,7 +176,7 @@ impl CommandFailure for ServeError {
             Self::Window(error) if error.is_usage() => ExitStatus::Usage,
             Self::Window(_)
             | Self::Listen { .. }
-            | Self::WindowThread
+            | Self::WindowEnded
             | Self::Drain
             | Self::SecondSignal => ExitStatus::Unexpected,
         }
@@ -333,7 +333,7 @@ async fn serve(
     };
     app.draining.store(true, Ordering::Relaxed);
     if has_failed {
-        tracing::error!("thread of a window ended; finishing accepted writes");
+        tracing::error!("a window ended; finishing accepted writes");
     } else {
         tracing::info!("stop requested; finishing accepted writes");
     }
@@ -364,7 +364,7 @@ async fn serve(
         }
     };
     if has_failed {
-        return Err(ServeError::WindowThread.into());
+        return Err(ServeError::WindowEnded.into());
     }
     if !is_drained {
         return Err(ServeError::Drain.into());

@@ -321,8 +321,8 @@ impl Windows {
         }
     }
 
-    /// Waits for the end of a window's thread, which has panicked: its log is durable, and a start
-    /// goes on with it.
+    /// Waits for the end of a window's thread: its log could not be written, or it has panicked. A
+    /// start goes on with the files.
     pub async fn failed(&self) {
         // The sender is this one.
         let _ = self

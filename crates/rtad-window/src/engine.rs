@@ -1,12 +1,11 @@
 //! Thread of a window: the only one that touches its table, answers and log.
 //!
 //! A *cycle* takes the queued requests, applies them in their order, writes one group, and replies.
-//! Expiry, copies for a checkpoint, and lists of keys are steps of one region at its end. After a
-//! failed write the requests of the group are refused, and the files are read again: the table
-//! holds changes that were not written.
+//! Expiry, copies for a checkpoint, and lists of keys are steps of one region at its end. A failed
+//! write or sync of the log refuses all requests and ends the thread, which ends the process: the
+//! table holds changes that were not written, and the next start reads the files.
 
 mod checkpoint_copy;
-mod recovery;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -29,8 +28,6 @@ use steps::{Listing, RunningCheckpoint, Sweep};
 
 /// Maximum time between two cycles.
 const IDLE: Duration = Duration::from_secs(1);
-/// Time between attempts to write a log that failed.
-const RETRY: Duration = Duration::from_secs(1);
 /// Time from a failed checkpoint to the next: each attempt writes the table.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(60);
 /// Minimum size of the log before a checkpoint; half of the table if that is larger.
@@ -55,7 +52,6 @@ pub struct Engine {
     /// The clock's tick: before the window's if the files are of a later one.
     tick: u64,
     changes: u64,
-    failures: u64,
     checkpoint_unix_seconds: u64,
     running_checkpoint: Option<RunningCheckpoint>,
     /// Checkpoints that wait for the one being written.
@@ -99,15 +95,6 @@ impl Answered {
     }
 }
 
-impl GroupBuffers {
-    /// Refuses the requests of a group that could not be written.
-    fn refuse(&mut self) {
-        self.replies.clear();
-        self.reached.iter_mut().for_each(|(_, keys)| keys.clear());
-        self.departed.clear();
-    }
-}
-
 impl Engine {
     pub fn new(
         loaded: Loaded,
@@ -133,7 +120,6 @@ impl Engine {
             seconds: 0,
             tick: 0,
             changes: 0,
-            failures: 0,
             checkpoint_unix_seconds,
             running_checkpoint: None,
             queued_checkpoints: VecDeque::new(),
@@ -163,11 +149,24 @@ impl Engine {
         struct Refuse(Arc<Queue>);
         impl Drop for Refuse {
             fn drop(&mut self) {
-                self.0.set_writable(false);
+                self.0.refuse();
             }
         }
         let _refuse = Refuse(Arc::clone(&self.queue));
-        while !self.run_cycle(self.idle_time()) {}
+        let error = loop {
+            match self.run_cycle(self.idle_time()) {
+                Ok(false) => {}
+                Ok(true) => return,
+                Err(error) => break error,
+            }
+        };
+
+        let dir = self.journal.as_ref().map(|journal| journal.dir.path());
+        tracing::error!(
+            dir = dir.map(|dir| dir.display().to_string()),
+            error = error.to_string(),
+            "log of a window not written; its events are refused, and the process ends"
+        );
     }
 
     /// Time until there is work without a request.
@@ -180,7 +179,11 @@ impl Engine {
     }
 
     /// Runs one cycle, which waits for a request at most `wait`; whether the window is closed.
-    fn run_cycle(&mut self, wait: Duration) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// The log was not written. No request of the group is answered, and no further cycle may follow.
+    fn run_cycle(&mut self, wait: Duration) -> io::Result<bool> {
         let mut requests = std::mem::take(&mut self.buffers.requests);
         let is_closed = self.queue.take(wait, &mut requests);
         let mut group = self
@@ -196,20 +199,22 @@ impl Engine {
             checkpoint.copy.add_answers(&self.answers, &mut group);
         }
         self.changes += u64::from(std::mem::take(&mut self.buffers.has_changed));
-        match self.commit(group) {
-            Ok(()) => {
-                self.report();
-                self.publish();
-                self.buffers.replies.drain(..).for_each(Answered::send);
-            }
-            Err(error) => {
-                self.queue.set_writable(false);
-                self.buffers.refuse();
-                self.recover(&error, true);
-            }
+
+        self.commit(group)?;
+        self.report();
+        self.publish();
+        self.buffers.replies.drain(..).for_each(Answered::send);
+
+        self.is_busy = self.run_steps()?;
+        let has_checkpoint =
+            self.running_checkpoint.is_some() || !self.queued_checkpoints.is_empty();
+        if !is_closed || has_checkpoint {
+            return Ok(false);
         }
-        self.is_busy = self.run_steps();
-        is_closed && self.end()
+        if let Some(journal) = &mut self.journal {
+            journal.sync()?;
+        }
+        Ok(true)
     }
 
     fn commit(&mut self, group: LogGroup) -> io::Result<()> {
@@ -380,7 +385,6 @@ impl Engine {
             is_checkpoint_due: may_checkpoint && is_long,
             // The queue knows.
             is_writable: false,
-            failures: self.failures,
             answers_bytes: self.answers.bytes,
             answers_evicted: self.answers.evicted,
         };

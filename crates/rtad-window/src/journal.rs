@@ -1,12 +1,12 @@
-//! Log of a window while it is written: groups, syncs, and the next segment after a failure.
+//! Log of a window while it is written: groups, syncs, segments. After a failure it must not be used:
+//! the next start reads what was written.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::load::{Loaded, LogBytes, OpenError, Shape};
+use crate::load::{Loaded, LogBytes};
 use crate::log::{LogGroup, Segment, segment_path};
 use crate::queue::Queue;
 use crate::state_dir::StateDir;
@@ -35,10 +35,11 @@ pub struct Journal {
     durability: Durability,
     segment: Segment,
     pub(crate) bytes: LogBytes,
-    /// Groups that are written and perhaps not durable, to write them again after a failure.
-    unsynced: VecDeque<LogGroup>,
+    /// Number of the first group that is perhaps not durable.
+    first_unsynced: u64,
+    /// Bytes of the groups from it on.
     unsynced_bytes: u64,
-    /// Time of the first of them.
+    /// When it was written.
     unsynced_since: Instant,
     syncing: Option<Syncing>,
     /// Woken at the end of a sync.
@@ -49,6 +50,8 @@ pub struct Journal {
 struct Syncing {
     /// Number of the first group that it does not include.
     until: u64,
+    /// Bytes of the groups before it.
+    bytes: u64,
     result: mpsc::Receiver<io::Result<()>>,
 }
 
@@ -62,18 +65,19 @@ impl Journal {
     ) -> io::Result<Self> {
         let (id, number, group) = (loaded.head.id, loaded.last_segment + 1, loaded.next_group);
         if loaded.last_segment >= loaded.head.segment {
-            // A process that was killed may have left groups that only the page cache has. Retries
-            // are answered from them without a write, and the next segment continues them.
+            // A process that ended may have left groups that only the page cache has. Retries are
+            // answered from them without a write, and the next segment continues them. If a sync
+            // had failed, the disk may lack them still: their file is read as it is cached.
             dir.disk
                 .sync(&File::open(segment_path(&dir.dir, loaded.last_segment))?)?;
         }
         Ok(Self {
-            segment: Segment::create(&dir.disk, &dir.dir, id, number, group, [].iter())?,
+            segment: Segment::create(&dir.disk, &dir.dir, id, number, group)?,
             dir,
             id,
             durability,
             bytes: loaded.log,
-            unsynced: VecDeque::new(),
+            first_unsynced: group,
             unsynced_bytes: 0,
             unsynced_since: Instant::now(),
             syncing: None,
@@ -86,32 +90,34 @@ impl Journal {
         (self.segment.number, self.segment.next_group)
     }
 
-    fn first_unsynced(&self) -> u64 {
-        self.segment.next_group - self.unsynced.len() as u64
+    const fn has_unsynced(&self) -> bool {
+        self.first_unsynced < self.segment.next_group
     }
 
     /// The next group, empty.
     pub fn group(&self) -> LogGroup {
         match self.durability {
             Durability::Fsync | Durability::None => LogGroup::new(),
-            Durability::Interval(_) => LogGroup::after_sync(self.first_unsynced()),
+            Durability::Interval(_) => LogGroup::after_sync(self.first_unsynced),
         }
     }
 
     /// Writes a group as durably as its events are to be when they are acknowledged. After an error
-    /// nothing of it is left; `restart` must follow.
+    /// nothing of it is left, if the disk allows that.
     pub fn commit(&mut self, mut group: LogGroup) -> io::Result<()> {
+        if !self.has_unsynced() {
+            self.unsynced_since = Instant::now();
+        }
         self.segment.append(&mut group)?;
+
         let (bytes, answers) = (group.payload_bytes(), group.answer_bytes);
         if let Durability::Interval(_) = self.durability {
-            if self.unsynced.is_empty() {
-                self.unsynced_since = Instant::now();
-            }
             self.unsynced_bytes += bytes;
-            self.unsynced.push_back(group);
         } else if let Err(error) = self.segment.sync() {
             self.segment.remove_last();
             return Err(error);
+        } else {
+            self.first_unsynced = self.segment.next_group;
         }
         self.bytes.changes += bytes - answers;
         self.bytes.answers += answers;
@@ -123,7 +129,7 @@ impl Journal {
         let Durability::Interval(interval) = self.durability else {
             return None;
         };
-        if self.unsynced.is_empty() || self.syncing.is_some() {
+        if !self.has_unsynced() || self.syncing.is_some() {
             return None;
         }
         if self.unsynced_bytes > MANY_UNSYNCED {
@@ -137,14 +143,14 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// The sync failed; `restart` must follow.
+    /// The sync failed.
     pub fn keep_synced(&mut self) -> io::Result<()> {
         self.end_sync(self.unsynced_bytes > MAX_UNSYNCED)?;
         if self.sync_due().is_some_and(|due| due.is_zero()) {
             let (send, result) = mpsc::channel();
             let (file, queue) = (self.segment.file()?, Arc::clone(&self.queue));
             let sync = move || {
-                // The journal may have restarted.
+                // The journal may have ended.
                 let _ = send.send(file.sync());
                 queue.nudge();
             };
@@ -153,6 +159,7 @@ impl Journal {
                 .spawn(sync)?;
             self.syncing = Some(Syncing {
                 until: self.segment.next_group,
+                bytes: self.unsynced_bytes,
                 result,
             });
         }
@@ -161,7 +168,12 @@ impl Journal {
 
     /// Takes the result of the sync in the other thread, if it has ended or `waits`.
     fn end_sync(&mut self, waits: bool) -> io::Result<()> {
-        let Some(Syncing { until, result }) = &self.syncing else {
+        let Some(Syncing {
+            until,
+            bytes,
+            result,
+        }) = &self.syncing
+        else {
             return Ok(());
         };
         let ended = match waits {
@@ -174,68 +186,44 @@ impl Journal {
                 Err(io::Error::other("the thread of a sync has ended"))
             }
             Ok(synced) => {
-                let until = *until;
                 synced?;
-                self.set_synced(until);
+                self.first_unsynced = *until;
+                self.unsynced_bytes -= *bytes;
+                self.unsynced_since = Instant::now();
+                self.syncing = None;
                 Ok(())
             }
         }
-    }
-
-    /// Groups before this number are durable.
-    fn set_synced(&mut self, until: u64) {
-        let synced = (until - self.first_unsynced()) as usize;
-        self.unsynced_bytes -= self
-            .unsynced
-            .drain(..synced)
-            .map(|g| g.payload_bytes())
-            .sum::<u64>();
-        self.unsynced_since = Instant::now();
-        self.syncing = None;
     }
 
     /// Makes every group durable.
     ///
     /// # Errors
     ///
-    /// The sync failed; `restart` must follow.
+    /// The sync failed.
     pub fn sync(&mut self) -> io::Result<()> {
         // The file system reports a failure once: the sync below would not find it.
         self.end_sync(true)?;
-        if !self.unsynced.is_empty() {
+        if self.has_unsynced() {
             self.segment.sync()?;
-            self.set_synced(self.segment.next_group);
+            self.first_unsynced = self.segment.next_group;
+            self.unsynced_bytes = 0;
         }
         Ok(())
     }
 
-    /// Goes on after a failure: in a new segment, with the groups that were acknowledged and are
-    /// perhaps not durable.
-    pub fn restart(&mut self) -> io::Result<()> {
-        self.dir.check_space()?;
-        self.syncing = None;
-        self.begin_segment()?;
-        self.unsynced.clear();
-        self.unsynced_bytes = 0;
-        Ok(())
-    }
-
-    /// Begins the next segment, with the groups that are perhaps not durable.
+    /// Makes every group durable, and begins the next segment.
     ///
     /// # Errors
     ///
-    /// The segment cannot be created; `restart` must follow.
+    /// The sync failed, or the segment could not be created.
     pub fn begin_segment(&mut self) -> io::Result<()> {
-        let (number, first) = (self.segment.number + 1, self.first_unsynced());
+        self.sync()?;
+        let Segment {
+            number, next_group, ..
+        } = self.segment;
         let StateDir { dir, disk, .. } = &self.dir;
-        self.segment = Segment::create(disk, dir, self.id, number, first, self.unsynced.iter())?;
+        self.segment = Segment::create(disk, dir, self.id, number + 1, next_group)?;
         Ok(())
-    }
-
-    /// Reads the directory again, after `restart`.
-    pub fn load(&mut self, shape: &Shape, tick: u64) -> Result<Loaded, OpenError> {
-        let loaded = self.dir.load(shape, tick)?;
-        self.bytes = loaded.log;
-        Ok(loaded)
     }
 }

@@ -251,19 +251,12 @@ fn replay(loaded: &mut Loaded, dir: &Path, segments: &[u64]) -> Result<(), OpenE
         .filter(|number| *number >= loaded.head.segment)
         .collect();
     segments.sort_unstable();
-    for (index, number) in segments.iter().enumerate() {
-        let path = segment_path(dir, *number);
-        let next = segments.get(index + 1);
-        let until = match next {
-            Some(next) => log::first_group(&segment_path(dir, *next), id, *next)?,
-            None => None,
-        };
+    for number in segments {
+        let path = segment_path(dir, number);
         let group = loaded.next_group;
-        let end = log::read_segment(&path, id, *number, group, until, |payload| {
-            apply(loaded, payload)
-        })?;
+        let end = log::read_segment(&path, id, number, group, |payload| apply(loaded, payload))?;
         loaded.next_group = end.next_group;
-        loaded.last_segment = *number;
+        loaded.last_segment = number;
         if end.torn_bytes > 0 {
             cut(&path, end.torn_bytes)?;
         }

@@ -16,10 +16,8 @@
 //! All numbers are little-endian. A group is written with one write, and a torn end of the log is
 //! cut. A group was durable before a later one was written, unless that one begins with a frame of
 //! a sync and says otherwise. A broken group that was durable once is damage, and the log is
-//! refused. Records are contents, not events: replaying one twice changes nothing.
-//!
-//! A segment that starts at group N overrides groups N and later of the segment before. A failed
-//! write or sync may have left them there.
+//! refused. Records are contents, not events: replaying one twice changes nothing. A segment
+//! continues the one before.
 
 mod read;
 
@@ -33,7 +31,7 @@ use crate::answers::{Answer, Outcomes, RequestKey};
 use crate::disk::{Disk, DiskFile};
 use crate::table::{Change, LANES};
 
-pub use read::{first_group, read_segment};
+pub use read::read_segment;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"RTADWLOG";
 const VERSION: u32 = 1;
@@ -270,15 +268,13 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Creates a durable segment that begins with `groups`, which have their numbers. It replaces
-    /// a file of an attempt that failed.
-    pub fn create<'a>(
+    /// Creates a durable segment without groups.
+    pub fn create(
         disk: &Arc<dyn Disk>,
         dir: &Path,
         id: u64,
         number: u64,
         first_group: u64,
-        groups: impl ExactSizeIterator<Item = &'a LogGroup>,
     ) -> io::Result<Self> {
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend_from_slice(&SEGMENT_MAGIC);
@@ -288,23 +284,17 @@ impl Segment {
         header.extend_from_slice(&first_group.to_le_bytes());
         let crc = crc32fast::hash(&header);
         header.extend_from_slice(&crc.to_le_bytes());
-        // The name comes last: a segment without its groups would hide those of the one before.
         let path = segment_path(dir, number);
         let (aside, mut file) = DiskFile::create(disk, path.with_extension("tmp"))?;
         file.write_all(&header)?;
-        let (next_group, mut bytes) = (first_group + groups.len() as u64, HEADER_BYTES as u64);
-        for group in groups {
-            file.write_all(&group.bytes)?;
-            bytes += group.bytes.len() as u64;
-        }
         file.sync()?;
         aside.publish(&path)?;
         sync_dir(dir)?;
         Ok(Self {
             file,
             number,
-            next_group,
-            bytes,
+            next_group: first_group,
+            bytes: HEADER_BYTES as u64,
             last_bytes: 0,
         })
     }
@@ -333,7 +323,7 @@ impl Segment {
     }
 
     /// Removes the last group, which was refused after a failed sync: it may be whole in the page
-    /// cache, and a start before the next segment would replay it.
+    /// cache, and the next start would replay it.
     pub fn remove_last(&mut self) {
         self.next_group -= 1;
         self.bytes -= std::mem::take(&mut self.last_bytes);
@@ -341,7 +331,7 @@ impl Segment {
     }
 
     fn cut(&self, bytes: u64) {
-        // The next segment replaces what is left after an error.
+        // The next start counts what is left after an error.
         let _ = self
             .file
             .file

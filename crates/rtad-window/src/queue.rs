@@ -22,7 +22,7 @@ const REQUEST_KEYS: usize = 16;
 /// A request of which nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The log cannot be written, or the window is closed.
+    /// The log could not be written, or the window is closed.
     #[error("the log of the window cannot be written")]
     NotWritable,
     /// The request key belongs to another request.
@@ -114,7 +114,7 @@ struct QueueState {
     requests: VecDeque<Request>,
     /// Sum of the requests' weights.
     weight: usize,
-    /// Requests are refused while the log cannot be written.
+    /// Requests are refused once the log cannot be written.
     is_writable: bool,
     /// No request comes any more.
     is_closed: bool,
@@ -191,16 +191,14 @@ impl Queue {
         state.is_writable && !state.is_closed
     }
 
-    /// Accepts requests, or refuses them and those that wait.
-    pub fn set_writable(&self, is_writable: bool) {
+    /// Refuses requests from now on, and those that wait.
+    pub fn refuse(&self) {
         let mut state = self.state();
-        state.is_writable = is_writable;
-        if !is_writable {
-            state.weight = 0;
-            let refused = std::mem::take(&mut state.requests);
-            drop(state);
-            drop(refused);
-        }
+        state.is_writable = false;
+        state.weight = 0;
+        let refused = std::mem::take(&mut state.requests);
+        drop(state);
+        drop(refused);
     }
 
     /// Takes the requests of one group; waits at most `wait` for one. `true`: the queue is closed
@@ -226,18 +224,6 @@ impl Queue {
         }
         state.weight -= taken;
         state.is_closed && state.requests.is_empty()
-    }
-
-    /// Waits at most `wait` until the queue is closed; whether it is.
-    pub fn wait_closed(&self, wait: Duration) -> bool {
-        let mut state = self.state();
-        state.is_waiting = true;
-        let waited = self
-            .wake
-            .wait_timeout_while(state, wait, |state| !state.is_closed);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.is_waiting = false;
-        state.is_closed
     }
 }
 
@@ -287,10 +273,8 @@ mod tests {
                 reply,
             })
             .unwrap();
-        queue.set_writable(false);
+        queue.refuse();
         assert!(answer.await.is_err());
         assert_eq!(queue.push(request(1)), Err(Failure::NotWritable));
-        queue.set_writable(true);
-        queue.push(request(1)).unwrap();
     }
 }

@@ -59,8 +59,6 @@ pub struct WindowState {
     pub is_checkpoint_due: bool,
     /// Whether requests are accepted.
     pub is_writable: bool,
-    /// Failed writes and syncs of the log.
-    pub failures: u64,
     /// Memory of kept answers.
     pub answers_bytes: u64,
     /// Kept answers that left before their time.

@@ -20,7 +20,7 @@ pub struct StateDir {
     _lock: FileLock,
 }
 
-/// With less free space, a log that failed is not restarted: each failure reads the table again.
+/// Free space without which no window starts: its log would fail soon, and a start reads the table.
 const SPARE_BYTES: u64 = 16 << 20;
 
 impl StateDir {
@@ -28,7 +28,7 @@ impl StateDir {
     ///
     /// # Errors
     ///
-    /// The directory cannot be written, or is in use by another process.
+    /// The directory cannot be written, is in use by another process, or its disk is full.
     pub fn lock(dir: &Path) -> Result<Self, OpenError> {
         Self::lock_on(dir, Arc::new(LocalDisk))
     }
@@ -41,6 +41,10 @@ impl StateDir {
         })?;
         let lock = lock_dir(dir)?;
         remove_temporary(dir).map_err(|source| OpenError::Io {
+            path: dir.into(),
+            source,
+        })?;
+        check_space(dir).map_err(|source| OpenError::Io {
             path: dir.into(),
             source,
         })?;
@@ -122,12 +126,6 @@ impl StateDir {
         self.dir.join("download.tmp")
     }
 
-    /// Whether a log that failed may go on: the disk has some space again.
-    pub(crate) fn check_space(&self) -> io::Result<()> {
-        let disk = rustix::fs::statvfs(&self.dir)?;
-        check_free(disk.f_bavail.saturating_mul(disk.f_frsize))
-    }
-
     /// The claims under which these files may be the window's newest.
     ///
     /// # Errors
@@ -156,12 +154,17 @@ impl StateDir {
     }
 }
 
-/// Without the number of free bytes in the message: the log has a line per message.
+fn check_space(dir: &Path) -> io::Result<()> {
+    let disk = rustix::fs::statvfs(dir)?;
+    check_free(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 fn check_free(bytes: u64) -> io::Result<()> {
     if bytes < SPARE_BYTES {
         let message = format!(
-            "the disk is full: expected {} MiB free, found less",
-            SPARE_BYTES >> 20
+            "the disk is full: expected {} MiB free, found {} MiB",
+            SPARE_BYTES >> 20,
+            bytes >> 20
         );
         return Err(io::Error::new(io::ErrorKind::StorageFull, message));
     }
@@ -206,7 +209,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert_eq!(
             error.to_string(),
-            "the disk is full: expected 16 MiB free, found less"
+            "the disk is full: expected 16 MiB free, found 15 MiB"
         );
     }
 }

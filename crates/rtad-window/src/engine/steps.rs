@@ -54,16 +54,14 @@ pub struct RunningCheckpoint {
 
 impl Engine {
     /// One step of each kind; whether there is more to do at once.
-    pub fn run_steps(&mut self) -> bool {
+    pub fn run_steps(&mut self) -> io::Result<bool> {
         self.sweep_region();
         self.list_region();
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.keep_synced()
-        {
-            self.recover(&error, false);
+        if let Some(journal) = &mut self.journal {
+            journal.keep_synced()?;
         }
-        let has_copied = self.advance_checkpoint();
-        has_copied || self.sweep.remaining > 0 || !self.lists.is_empty()
+        let has_copied = self.advance_checkpoint()?;
+        Ok(has_copied || self.sweep.remaining > 0 || !self.lists.is_empty())
     }
 
     /// The tick has moved: entries expire.
@@ -146,46 +144,39 @@ impl Engine {
         }
     }
 
-    fn advance_checkpoint(&mut self) -> bool {
+    fn advance_checkpoint(&mut self) -> io::Result<bool> {
         let Some(checkpoint) = &mut self.running_checkpoint else {
-            let Some((unix_seconds, reply)) = self.queued_checkpoints.pop_front() else {
-                return false;
+            return match self.queued_checkpoints.pop_front() {
+                Some((unix_seconds, reply)) => self.begin_checkpoint(unix_seconds, reply),
+                None => Ok(false),
             };
-            return self.begin_checkpoint(unix_seconds, reply);
         };
-        match checkpoint.copy.advance(&mut self.window) {
+        Ok(match checkpoint.copy.advance(&mut self.window) {
             CopyProgress::Waiting => false,
             CopyProgress::Copied => true,
             CopyProgress::AllCopied => {
-                match self
-                    .journal
-                    .as_mut()
-                    .map_or(Ok(()), |journal| journal.sync())
-                {
-                    Ok(()) => checkpoint.copy.publish(),
-                    Err(error) => self.recover(&error, false),
+                if let Some(journal) = &mut self.journal {
+                    journal.sync()?;
                 }
+                checkpoint.copy.publish();
                 false
             }
             CopyProgress::Ended(path) => {
                 self.finish_checkpoint(path);
                 true
             }
-        }
+        })
     }
 
     /// Begins a checkpoint; whether there is more to do at once.
-    fn begin_checkpoint(&mut self, unix_seconds: u64, reply: CheckpointReply) -> bool {
+    fn begin_checkpoint(&mut self, unix_seconds: u64, reply: CheckpointReply) -> io::Result<bool> {
         let Some(journal) = &mut self.journal else {
             drop(reply.send(Ok(None)));
-            return true;
+            return Ok(true);
         };
         // The changes before it are in the table; those from here on are in the new segment.
         let log = journal.bytes;
-        if let Err(error) = journal.sync().and_then(|()| journal.begin_segment()) {
-            self.recover(&error, false);
-            return false;
-        }
+        journal.begin_segment()?;
         let (segment, next_group) = journal.end();
         let head = Head {
             spec: *self.window.spec(),
@@ -222,7 +213,7 @@ impl Engine {
             }
         }
         self.publish();
-        true
+        Ok(true)
     }
 
     fn finish_checkpoint(&mut self, path: io::Result<PathBuf>) {

@@ -21,11 +21,8 @@ pub struct SegmentEnd {
     pub(crate) torn_bytes: u64,
 }
 
-/// Reads a segment: calls `each` with the payload of every group from `next_group` on, before
-/// group `until`. Memory: the largest group.
-///
-/// A segment whose last write failed is continued by the next one at the same group: what the
-/// failed write left behind does not count.
+/// Reads a segment: calls `each` with the payload of every group from `next_group` on. Memory: the
+/// largest group.
 ///
 /// # Errors
 ///
@@ -35,7 +32,6 @@ pub fn read_segment(
     id: u64,
     number: u64,
     mut next_group: u64,
-    until: Option<u64>,
     mut each: impl FnMut(&[u8]) -> Option<()>,
 ) -> Result<SegmentEnd, LogError> {
     let io = |source| LogError::Io {
@@ -62,9 +58,6 @@ pub fn read_segment(
     let mut offset = HEADER_BYTES as u64;
     let mut payload = Vec::new();
     while let Some((number, bytes)) = segment.group_at(offset).map_err(io)? {
-        if until == Some(next_group) {
-            break;
-        }
         if number != next_group {
             return Err(damaged(offset, "a group is missing"));
         }
@@ -75,16 +68,6 @@ pub fn read_segment(
         each(&payload).ok_or_else(|| damaged(offset, "a group with unknown content"))?;
         next_group += 1;
         offset += GROUP_HEADER as u64 + bytes;
-    }
-    match until {
-        Some(until) if until == next_group => {
-            return Ok(SegmentEnd {
-                next_group,
-                torn_bytes: 0,
-            });
-        }
-        Some(_) => return Err(damaged(offset, "the last groups are missing")),
-        None => {}
     }
     if segment.was_durable(offset, next_group).map_err(io)? {
         return Err(damaged(offset, "a broken group is followed by a valid one"));
@@ -212,7 +195,7 @@ fn parse_group_header(header: &[u8; GROUP_HEADER]) -> Option<(u64, u64, u32)> {
 /// # Errors
 ///
 /// The file is unreadable, or not a segment of this window.
-pub fn first_group(path: &Path, id: u64, number: u64) -> Result<Option<u64>, LogError> {
+fn first_group(path: &Path, id: u64, number: u64) -> Result<Option<u64>, LogError> {
     let io = |source| LogError::Io {
         path: path.to_owned(),
         source,

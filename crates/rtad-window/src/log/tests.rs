@@ -21,7 +21,7 @@ fn group(payload: &[u8]) -> LogGroup {
 }
 
 fn create(dir: &Path, disk: &Arc<dyn Disk>) -> Segment {
-    Segment::create(disk, dir, 7, 3, 10, [].iter()).unwrap()
+    Segment::create(disk, dir, 7, 3, 10).unwrap()
 }
 
 fn write(dir: &Path, groups: &[&[u8]]) -> PathBuf {
@@ -34,7 +34,7 @@ fn write(dir: &Path, groups: &[&[u8]]) -> PathBuf {
 
 fn read(path: &Path) -> Result<(Vec<Vec<u8>>, SegmentEnd), LogError> {
     let mut groups = Vec::new();
-    let end = read_segment(path, 7, 3, 10, None, |payload| {
+    let end = read_segment(path, 7, 3, 10, |payload| {
         groups.push(payload.to_vec());
         Some(())
     })?;
@@ -194,23 +194,14 @@ fn groups_after_one_that_was_not_durable_are_cut() {
 }
 
 #[test]
-fn segment_replaces_groups_of_the_one_before() {
+fn segment_that_does_not_continue_the_one_before_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), &[b"first", b"refused"]);
-    let mut again = group(b"second");
-    again.seal(11);
-    Segment::create(&local(), dir.path(), 7, 4, 11, [again].iter()).unwrap();
-    let mut groups = Vec::new();
-    let mut next = 10;
-    for (number, until) in [(3, Some(11)), (4, None)] {
-        let path = segment_path(dir.path(), number);
-        let end = read_segment(&path, 7, number, next, until, |payload| {
-            groups.push(payload.to_vec());
-            Some(())
-        });
-        next = end.unwrap().next_group;
-    }
-    assert_eq!(groups, [b"first".to_vec(), b"second".to_vec()]);
+    write(dir.path(), &[b"first", b"second"]);
+    Segment::create(&local(), dir.path(), 7, 4, 11).unwrap();
+    let path = segment_path(dir.path(), 4);
+    assert!(read_segment(&path, 7, 4, 11, |_| Some(())).is_ok());
+    let error = read_segment(&path, 7, 4, 12, |_| Some(())).unwrap_err();
+    assert!(error.to_string().contains("does not continue"), "{error}");
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub struct Driven {
     pub(super) disk: Arc<FaultyDisk>,
     tick: Arc<AtomicU64>,
     seconds: Arc<AtomicU64>,
+    /// The error that ended the thread.
+    pub(super) failure: Option<io::Error>,
     pub(super) heard: Arc<Mutex<Heard>>,
 }
 
@@ -125,14 +127,23 @@ impl Driven {
             disk,
             tick,
             seconds,
+            failure: None,
             heard,
+        }
+    }
+
+    /// Runs a cycle. One that fails is the last.
+    pub fn run_cycle(&mut self, wait: Duration) {
+        if let Err(error) = self.engine.run_cycle(wait) {
+            self.queue.refuse();
+            self.failure = Some(error);
         }
     }
 
     pub fn ask<T>(&mut self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Failure> {
         let (reply, mut answer) = oneshot::channel();
         self.queue.push(request(reply))?;
-        self.engine.run_cycle(Duration::ZERO);
+        self.run_cycle(Duration::ZERO);
         answer.try_recv().unwrap_or(Err(Failure::NotWritable))
     }
 
@@ -175,7 +186,7 @@ impl Driven {
             self.queue.push(request).unwrap();
             answers.push(answer);
         }
-        self.engine.run_cycle(Duration::ZERO);
+        self.run_cycle(Duration::ZERO);
 
         let mut received = Vec::new();
         for mut answer in answers {
@@ -200,7 +211,7 @@ impl Driven {
                 reply,
             })
             .unwrap();
-        self.engine.run_cycle(Duration::ZERO);
+        self.run_cycle(Duration::ZERO);
         saved
     }
 
@@ -219,7 +230,8 @@ impl Driven {
                 Ok(saved) => return saved,
                 Err(oneshot::error::TryRecvError::Closed) => return Ok(None),
                 Err(oneshot::error::TryRecvError::Empty) => {
-                    self.engine.run_cycle(self.engine.idle_time());
+                    let wait = self.engine.idle_time();
+                    self.run_cycle(wait);
                 }
             }
         }
@@ -235,7 +247,7 @@ impl Driven {
 
     pub fn set_time(&mut self, seconds: u64) {
         self.seconds.store(seconds, Ordering::Relaxed);
-        self.engine.run_cycle(Duration::ZERO);
+        self.run_cycle(Duration::ZERO);
     }
 
     /// The same window from the files that a crash leaves now.
