@@ -25,7 +25,7 @@ use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
 use super::value_parsers::parse_column;
-use crate::input::{self, Batches, Counts, KeySink, PrivateFile, Reason};
+use crate::input::{self, Batches, KeySink, PrivateFile, Reason};
 use members::{MemberCheck, MembershipCounts};
 use writer::{AppendWriter, Operation};
 
@@ -125,15 +125,14 @@ fn run(
     let store = args.trust.applied_to(args.target.open()?)?;
     let store = args.sign.writer(store, &args.trust, false)?;
     let runtime = runtime()?;
-    runtime.block_on(store.check_unsigned_write(&args.target.audience))?;
-    let mut writer =
-        runtime.block_on(AppendWriter::open(&store, &args.target.audience, operation))?;
-    let adds = matches!(operation, Operation::Add | Operation::Restore);
-    if adds {
-        let audience = &args.target.audience;
+    let audience = &args.target.audience;
+    runtime.block_on(store.check_unsigned_write(audience))?;
+    let mut writer = runtime.block_on(AppendWriter::open(&store, audience, operation))?;
+    if matches!(operation, Operation::Add | Operation::Restore) {
         runtime.block_on(writer.check_values(store.store(), audience, value.is_some()))?;
     }
     let rejects = args.rejects.create(&input)?;
+
     let progress = output.progress();
     progress.phase("reading rows");
     let mut parsers: Vec<_> = (0..default_threads())
@@ -144,30 +143,26 @@ fn run(
     args.rejects.limit.check(&input.sources, &counts, false)?;
     let read = InputReport::of(&input, &counts);
     args.rejects.limit.warn_of_columns(read.columns());
-    let counts = counts.total();
+
     progress.phase("publishing");
-    let (keys, values) = joined(parsers);
-    let audience = &args.target.audience;
-    let (appended, members) = runtime.block_on(async {
-        // Reading may have taken long.
-        writer.refresh().await?;
-        let check = MemberCheck::read(store.store(), audience, writer.current(), &keys).await;
-        let appended = match args.dry_run {
-            true => None,
-            false => Some(writer.publish(&keys, &values).await?),
-        };
-        let after = appended.as_ref().map(|_| writer.current());
-        let members = match check {
-            Ok(check) => check.members(store.store(), audience, after).await,
-            Err(error) => Err(error),
-        };
-        Ok::<_, StoreError>((appended, members))
-    })?;
+    let CollectedKeys { keys, values } = CollectedKeys::joined(parsers);
+    // Reading may have taken long.
+    runtime.block_on(writer.refresh())?;
+    let check = MemberCheck::read(store.store(), audience, writer.current(), &keys);
+    let check = runtime.block_on(check);
+    let mut appended = None;
+    if !args.dry_run {
+        appended = Some(runtime.block_on(writer.publish(&keys, &values))?);
+    }
+
+    let after = appended.map(|_| writer.current());
     // The change itself needs no filters, so an unreadable one does not stop an erasure.
-    let members = members
+    let members = check
+        .and_then(|check| runtime.block_on(check.members(store.store(), audience, after)))
         .map_err(|error| warn_uncounted(audience, &error))
         .ok();
     drop(progress);
+
     if operation == Operation::Entomb
         && let Some(appended) = &appended
     {
@@ -177,7 +172,18 @@ fn run(
         None => published(audience.as_str(), None),
         Some(appended) => format!("published {audience} sequence {}", appended.sequence),
     };
-    let report = Report::new(audience, (&counts, read), appended, members);
+    let counts = counts.total();
+    let report = Report {
+        audience,
+        dry_run: args.dry_run,
+        rows: counts.rows,
+        usable: counts.keys,
+        blank: counts.of(Reason::Blank),
+        malformed: counts.malformed(),
+        inputs: read,
+        appended,
+        members,
+    };
     output.report(&headline, &report)
 }
 
@@ -200,29 +206,36 @@ fn warn_near_limit(audience: &AudienceName, tombstones: u64) {
 
 /// Keys, and the value of each or none.
 #[derive(Debug, Default)]
-struct CollectedKeys(Vec<DeviceKey>, Vec<u8>);
+struct CollectedKeys {
+    keys: Vec<DeviceKey>,
+    values: Vec<u8>,
+}
 
 impl KeySink for CollectedKeys {
     fn take(&mut self, keys: &[DeviceKey], values: &[u8]) {
-        self.0.extend_from_slice(keys);
-        self.1.extend_from_slice(values);
+        self.keys.extend_from_slice(keys);
+        self.values.extend_from_slice(values);
     }
 }
 
-/// The keys of all parsers, and their values in ascending order, so that the largest one of a key
-/// is the last.
-fn joined(parsers: Vec<CollectedKeys>) -> (Vec<DeviceKey>, Vec<u8>) {
-    let (mut keys, mut values) = (Vec::new(), Vec::new());
-    for CollectedKeys(some, with_values) in parsers {
-        keys.extend(some);
-        values.extend(with_values);
+impl CollectedKeys {
+    /// The keys of all parsers, with their values in ascending order, so that the largest one of a
+    /// key is the last.
+    fn joined(parsers: Vec<Self>) -> Self {
+        let mut all = Self::default();
+        for parser in parsers {
+            all.keys.extend(parser.keys);
+            all.values.extend(parser.values);
+        }
+        if all.values.is_empty() {
+            return all;
+        }
+
+        let mut members: Vec<_> = all.keys.into_iter().zip(all.values).collect();
+        members.sort_unstable_by_key(|(_, value)| *value);
+        let (keys, values) = members.into_iter().unzip();
+        Self { keys, values }
     }
-    if values.is_empty() {
-        return (keys, values);
-    }
-    let mut members: Vec<_> = keys.into_iter().zip(values).collect();
-    members.sort_unstable_by_key(|(_, value)| *value);
-    members.into_iter().unzip()
 }
 
 /// The JSON object of `append --json` and `remove --json`.
@@ -240,25 +253,4 @@ struct Report<'a> {
     appended: Option<Appended>,
     /// `None` if the live generation could not be read.
     members: Option<MembershipCounts>,
-}
-
-impl<'a> Report<'a> {
-    fn new(
-        audience: &'a AudienceName,
-        (counts, inputs): (&Counts, InputReport),
-        appended: Option<Appended>,
-        members: Option<MembershipCounts>,
-    ) -> Self {
-        Self {
-            audience,
-            dry_run: appended.is_none(),
-            rows: counts.rows,
-            usable: counts.keys,
-            blank: counts.of(Reason::Blank),
-            malformed: counts.malformed(),
-            inputs,
-            appended,
-            members,
-        }
-    }
 }

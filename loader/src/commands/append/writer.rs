@@ -26,6 +26,28 @@ pub enum Operation {
     Entomb,
 }
 
+impl Operation {
+    fn change(self, keys: &[DeviceKey], values: &[u8]) -> Change {
+        let mut change = Change::default();
+        for (index, key) in keys.iter().copied().enumerate() {
+            match self {
+                Self::Remove => change.remove(key),
+                Self::Entomb => change.entomb(key),
+                Self::Add | Self::Restore => {
+                    if self == Self::Restore {
+                        change.lift(key);
+                    }
+                    match values.get(index) {
+                        Some(value) => change.add_with_value(key, *value),
+                        None => change.add(key),
+                    }
+                }
+            }
+        }
+        change
+    }
+}
+
 /// `--value` over a generation without values.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -109,23 +131,7 @@ impl AppendWriter {
         keys: &[DeviceKey],
         values: &[u8],
     ) -> Result<Appended, StoreError> {
-        let mut change = Change::default();
-        let mut values = values.iter();
-        for key in keys.iter().copied() {
-            let mut add = |change: &mut Change| match values.next() {
-                Some(value) => change.add_with_value(key, *value),
-                None => change.add(key),
-            };
-            match self.operation {
-                Operation::Add => add(&mut change),
-                Operation::Restore => {
-                    change.lift(key);
-                    add(&mut change);
-                }
-                Operation::Remove => change.remove(key),
-                Operation::Entomb => change.entomb(key),
-            }
-        }
+        let change = self.operation.change(keys, values);
         for _ in 0..MAX_TRIES {
             match self.ledger.append(change.clone()).await {
                 Err(StoreError::Conflict { .. }) => {
