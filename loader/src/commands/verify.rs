@@ -27,7 +27,7 @@ use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectLimit;
 use super::value_parsers::parse_output_file;
-use crate::input::{self, KeySink, PrivateFile};
+use crate::input::{self, Input, KeySink, PrivateFile};
 use crate::keys::hex;
 use crate::progress::Progress;
 use error::VerifyError;
@@ -107,57 +107,23 @@ struct Against {
 }
 
 pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
-    let against = (!args.against.is_empty())
-        .then(|| args.input.resolve(&args.against))
-        .transpose()?;
+    let mut expected_members = None;
+    if !args.against.is_empty() {
+        expected_members = Some(args.input.resolve(&args.against)?);
+    }
     let store = args.trust.applied_to(args.target.open()?)?;
     let threads = default_threads();
     let progress = output.progress();
+
     progress.phase("reading chunks");
     let snapshot = runtime()?.block_on(load(&args, &store, threads, &progress))?;
     let manifest = snapshot.manifest();
 
-    let against = match against {
-        Some(input) => {
-            progress.phase("looking up rows");
-            let file = args.missing.as_deref();
-            let file = file.map(|path| PrivateFile::create(path, &input.sources));
-            let file = file.transpose()?;
-            let lookup = |_| Lookup::new(&snapshot, file.as_ref());
-            let mut lookups: Vec<_> = (0..threads).map(lookup).collect();
-            let counts = input::read(&input, &mut lookups, None, &progress)?;
-            args.limit.check(&input.sources, &counts, false)?;
-            let inputs = InputReport::of(&input, &counts);
-            args.limit.warn_of_columns(inputs.columns());
-            let counts = counts.total();
-            if counts.keys == 0 {
-                return Err(CommonError::Empty { rows: counts.rows }.into());
-            }
-            let missing = lookups.iter().map(|lookup| lookup.missing).sum();
-            let removed = lookups.iter().map(|lookup| lookup.removed).sum();
-            let has_values = manifest.filter().value_bits() > 0;
-            let without_value = lookups.iter().map(|lookup| lookup.without_value).sum();
-            drop(lookups);
-            file.map_or(Ok(()), PrivateFile::finish)?;
-            if missing > 0 {
-                return Err(VerifyError::FalseNegatives {
-                    missing,
-                    checked: counts.keys,
-                }
-                .into());
-            }
-            Some(Against {
-                rows: counts.rows,
-                checked: counts.keys,
-                blank_or_malformed: counts.rejected.iter().sum(),
-                removed,
-                false_negatives: missing,
-                without_value: has_values.then_some(without_value),
-                inputs,
-            })
-        }
-        None => None,
-    };
+    let mut against = None;
+    if let Some(input) = expected_members {
+        progress.phase("looking up rows");
+        against = Some(look_up(&args, &input, &snapshot, &progress)?);
+    }
 
     progress.phase("probing random keys");
     let expected = manifest.expected_fpr();
@@ -170,12 +136,62 @@ pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
         return Err(VerifyError::Fpr { measured, expected }.into());
     }
     drop(progress);
+
     let report = VerifyReport::new(manifest, against, measured);
     let headline = format!(
         "{} generation {} is intact",
         report.audience, report.generation
     );
     output.facts(&headline, &report)
+}
+
+/// Checks that every usable id of the input is a member, or was removed.
+fn look_up(
+    args: &VerifyArgs,
+    input: &Input,
+    snapshot: &Snapshot,
+    progress: &Progress,
+) -> Result<Against, CommandError> {
+    let mut file = None;
+    if let Some(path) = &args.missing {
+        file = Some(PrivateFile::create(path, &input.sources)?);
+    }
+    let mut lookups: Vec<_> = (0..default_threads())
+        .map(|_| Lookup::new(snapshot, file.as_ref()))
+        .collect();
+    let counts = input::read(input, &mut lookups, None, progress)?;
+
+    args.limit.check(&input.sources, &counts, false)?;
+    let inputs = InputReport::of(input, &counts);
+    args.limit.warn_of_columns(inputs.columns());
+    let counts = counts.total();
+    if counts.keys == 0 {
+        return Err(CommonError::Empty { rows: counts.rows }.into());
+    }
+
+    let missing = lookups.iter().map(|lookup| lookup.missing).sum();
+    let removed = lookups.iter().map(|lookup| lookup.removed).sum();
+    let without_value = lookups.iter().map(|lookup| lookup.without_value).sum();
+    drop(lookups);
+    file.map_or(Ok(()), PrivateFile::finish)?;
+    if missing > 0 {
+        return Err(VerifyError::FalseNegatives {
+            missing,
+            checked: counts.keys,
+        }
+        .into());
+    }
+
+    let has_values = snapshot.manifest().filter().value_bits() > 0;
+    Ok(Against {
+        rows: counts.rows,
+        checked: counts.keys,
+        blank_or_malformed: counts.rejected.iter().sum(),
+        removed,
+        false_negatives: missing,
+        without_value: has_values.then_some(without_value),
+        inputs,
+    })
 }
 
 /// Reads all files of the generation. A damaged file is a failed verification; a store error is
@@ -295,30 +311,24 @@ impl KeySink for Lookup<'_> {
     fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
         self.members.resize(keys.len(), false);
         self.snapshot.contains_many(keys, &mut self.members);
-        for (key, _) in keys
-            .iter()
-            .zip(&self.members)
-            .filter(|(_, member)| !**member)
-        {
-            match self.snapshot.overlay().membership(key) {
-                Some(false) => self.removed += 1,
-                _ => {
-                    self.missing += 1;
-                    if self.file.is_some() {
-                        self.rows.extend_from_slice(&hex(key));
-                        self.rows.push(b'\n');
-                    }
+        let has_values = self.snapshot.manifest().filter().value_bits() > 0;
+
+        for (key, is_member) in keys.iter().zip(&self.members) {
+            if *is_member {
+                if has_values && self.snapshot.value(&[*key]).is_none() {
+                    self.without_value += 1;
+                }
+            } else if self.snapshot.overlay().membership(key) == Some(false) {
+                self.removed += 1;
+            } else {
+                self.missing += 1;
+                if self.file.is_some() {
+                    self.rows.extend_from_slice(&hex(key));
+                    self.rows.push(b'\n');
                 }
             }
         }
-        if self.snapshot.manifest().filter().value_bits() > 0 {
-            let members = keys
-                .iter()
-                .zip(&self.members)
-                .filter(|(_, is_member)| **is_member);
-            let values = members.map(|(key, _)| self.snapshot.value(&[*key]));
-            self.without_value += values.filter(Option::is_none).count() as u64;
-        }
+
         if let Some(file) = self.file {
             file.write(&mut self.rows);
         }
