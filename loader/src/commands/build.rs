@@ -37,13 +37,13 @@ use super::reject_args::RejectArgs;
 use super::skew::Skew;
 use super::value_parsers::parse_column;
 use crate::input::{self, Batches, Counts, Input, KeySink, PrivateFile};
-use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir, appended_values};
+use crate::keys::{Budget, Filler, Keys, Slab, SpillDir, appended_values};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 use error::BuildError;
 use memory_args::MemoryArgs;
 use publish::{BuildPlan, ChunkSink};
-use report::{BuildSummary, Changes};
+use report::{BuildSummary, Changes, Finished};
 use stages::Stages;
 
 /// Build an audience from exports of device ids and publish it.
@@ -132,8 +132,8 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
 
     progress.phase("reading rows");
-    let slab = Slab::of(build.budget.segments());
-    let mut slab = slab.map_err(|source| BuildError::NoMemory { source })?;
+    let mut slab =
+        Slab::of(build.budget.segments()).map_err(|source| BuildError::NoMemory { source })?;
     let keys = Keys::new(&mut slab, &build.budget, &dir);
     let (counts, lineage) = build.read_keys(&args, &keys, &progress)?;
     stages.read();
@@ -188,31 +188,32 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
     };
     progress.clear();
 
-    let Distinct { found, left, .. } = done.distinct;
-    let changes = Changes {
-        added: merged.added().len() as u64,
-        removed: found - left,
-    };
-    Skew::of(&done.manifest).warn(args.target.audience.as_str());
-    let written = (args.dry_run, writer.signs() && !args.dry_run);
+    let audience = args.target.audience.as_str();
+    Skew::of(&done.manifest).warn(audience);
     let carried = carried
         .as_ref()
         .map(|carried| carried.report(&done.distinct));
     if let Some(carried) = carried {
-        carried.warn(args.target.audience.as_str());
+        carried.warn(audience);
     }
-    let overlap = live
-        .as_ref()
-        .map(|live| live.overlap(done.distinct.in_live));
-    let changes = (changes, carried, overlap);
-    let summary = BuildSummary::new(
-        &done,
-        (&plan.counts, columns),
-        changes,
-        *gate,
-        written,
-        stages.end(),
-    );
+
+    let summary = BuildSummary::of(Finished {
+        outcome: &done,
+        counts: &plan.counts,
+        columns,
+        deltas: Changes {
+            added: merged.added().len() as u64,
+            removed: done.distinct.found - done.distinct.left,
+        },
+        carried,
+        overlap: live
+            .as_ref()
+            .map(|live| live.overlap(done.distinct.in_live)),
+        gate: *gate,
+        dry_run: args.dry_run,
+        signed: writer.signs() && !args.dry_run,
+        stages: stages.end(),
+    });
     output.report(&summary.headline(), &summary)
 }
 
@@ -248,11 +249,13 @@ impl Prepared {
             .resolve_with_value(&args.inputs, args.value.as_deref())?;
         let budget = args.memory.budget()?;
         let runtime = runtime()?;
+
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;
         runtime.block_on(writer.check_unsigned_write(base.audience()))?;
         if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
+
         let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
         let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
@@ -261,6 +264,7 @@ impl Prepared {
         let is_kept = args.carried.keep_carried;
         let carried = Carried::read(is_kept, &mut merged, writer.store(), &base);
         let carried = runtime.block_on(carried)?;
+
         disk_space::check(&input, dir, &budget)?;
         let rejects = args.rejects.create(&input)?;
         Ok(Self {

@@ -167,12 +167,10 @@ impl BuildPlan<'_> {
         let checks = self
             .carried
             .map_or_else(KeyChecks::default, Carried::checks);
-        let live = self.live.map(|live| &live.filters as &dyn ShardFilters);
-        let has_values = self.filter.value_bits() > 0;
         KeyChecks {
-            has_values,
+            has_values: self.filter.value_bits() > 0,
             unwanted: self.merged.removed(),
-            live,
+            live: self.live.map(|live| &live.filters as &dyn ShardFilters),
             ..checks
         }
     }

@@ -75,16 +75,37 @@ struct RejectedCounts {
     value: u64,
 }
 
+/// A finished build.
+pub struct Finished<'a> {
+    pub(super) outcome: &'a BuildOutcome,
+    pub(super) counts: &'a Counts,
+    pub(super) columns: Vec<ColumnReport>,
+    pub(super) deltas: Changes,
+    /// `None` if unreadable.
+    pub(super) carried: Option<CarriedReport>,
+    /// `None` without a readable live generation.
+    pub(super) overlap: Option<Overlap>,
+    pub(super) gate: Gate,
+    pub(super) dry_run: bool,
+    pub(super) signed: bool,
+    pub(super) stages: Stages,
+}
+
 impl BuildSummary {
-    pub fn new(
-        done: &BuildOutcome,
-        (counts, columns): (&Counts, Vec<ColumnReport>),
-        (deltas, carried, overlap): (Changes, Option<CarriedReport>, Option<Overlap>),
-        gate: Gate,
-        (dry_run, signed): (bool, bool),
-        stages: Stages,
-    ) -> Self {
-        let manifest = &done.manifest;
+    pub fn of(build: Finished<'_>) -> Self {
+        let Finished {
+            outcome,
+            counts,
+            columns,
+            deltas,
+            carried,
+            overlap,
+            gate,
+            dry_run,
+            signed,
+            stages,
+        } = build;
+        let manifest = &outcome.manifest;
         Self {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
@@ -109,10 +130,10 @@ impl BuildSummary {
             overlap,
             skew: Skew::of(manifest),
             filter: FilterReport::of(manifest),
-            check: manifest.diverted_and_listed_keys().map(|_| done.check),
+            check: manifest.diverted_and_listed_keys().map(|_| outcome.check),
             size_bytes: manifest.size_bytes(),
             chunks: manifest.chunks().len(),
-            chunks_written: done.chunks_written,
+            chunks_written: outcome.chunks_written,
             expires_unix_seconds: manifest.expires_unix_seconds(),
             lineage: manifest.lineage().cloned().unwrap_or_default(),
             columns,
