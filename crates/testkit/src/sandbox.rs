@@ -81,17 +81,22 @@ impl Sandbox {
         run(&mut loader(self.path(), &build), b"").json()
     }
 
+    /// Path of the store.
+    pub fn store_path(&self) -> String {
+        format!("{}/s", self.path().display())
+    }
+
     /// All files of the store with their bytes, except lock files.
     pub fn store(&self) -> Files {
         files(&self.path().join("s"))
     }
 }
 
-/// A folder for inputs, and a store: in the bucket if there is a server, or else a directory.
+/// A folder for inputs, and a store: in the bucket if there is a server, or else a directory. For
+/// tests that end in `_in_every_store`, which the `stores` suite runs.
 pub fn directory_or_bucket(part: &str) -> (Sandbox, String) {
     let sandbox = Sandbox::new();
-    let directory = || format!("{}/s", sandbox.path().display());
-    let store = bucket_url(part).unwrap_or_else(directory);
+    let store = bucket_url(part).unwrap_or_else(|| sandbox.store_path());
     (sandbox, store)
 }
 

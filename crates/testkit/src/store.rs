@@ -45,7 +45,8 @@ pub fn keys(seed: u64, count: usize, narrow: impl Fn(u16) -> u16) -> Vec<DeviceK
 }
 
 /// A unique URL in the bucket of `RTAD_TEST_BUCKET`; `None` without that variable. The `stores`
-/// suite sets it and reads the printed lines.
+/// suite sets it and reads the printed lines. It runs tests that end in `_in_a_bucket` or
+/// `_in_every_store`.
 #[allow(
     clippy::print_stdout,
     reason = "the stores suite checks that no test was skipped"

@@ -1,5 +1,4 @@
-//! `append` and `remove`, in a directory, or in a bucket if the `stores` suite has started a
-//! server.
+//! `append` and `remove`.
 
 use std::io::Write as _;
 use std::process::Child;
@@ -16,14 +15,14 @@ pub struct TestStore {
 }
 
 impl TestStore {
-    fn new(part: &str) -> Self {
-        let (sandbox, store) = directory_or_bucket(&format!("append-{part}"));
+    fn directory_or_bucket() -> Self {
+        let (sandbox, store) = directory_or_bucket("append");
         Self { sandbox, store }
     }
 
     pub fn directory() -> Self {
         let sandbox = Sandbox::new();
-        let store = format!("{}/s", sandbox.path().display());
+        let store = sandbox.store_path();
         Self { sandbox, store }
     }
 
@@ -68,8 +67,8 @@ impl TestStore {
 
 /// The unit tests of `rtad_store` and the model of ledgers have every order of changes.
 #[test]
-fn append_remove_and_build_report_their_changes() {
-    let target = TestStore::new("life");
+fn append_remove_and_build_report_their_changes_in_every_store() {
+    let target = TestStore::directory_or_bucket();
     let all = ids(IdKind::Md5, 0..1300);
     let (old, new, gone) = (&all[..1000], &all[1000..1100], &all[..50]);
     target
@@ -131,7 +130,7 @@ fn append_remove_and_build_report_their_changes() {
 
 #[test]
 fn build_reports_the_changes_that_its_input_undoes() {
-    let target = TestStore::new("carried");
+    let target = TestStore::directory();
     let all = ids(IdKind::Md5, 0..400);
     let (old, new, gone) = (&all[..300], &all[300..], &all[..50]);
     target.sandbox.file("old", lines(old));
@@ -178,7 +177,7 @@ fn build_reports_the_changes_that_its_input_undoes() {
 /// An append of known devices, and a removal of unknown ones, say so.
 #[test]
 fn reports_have_the_members_before_and_after() {
-    let target = TestStore::new("members");
+    let target = TestStore::directory();
     let all = ids(IdKind::Md5, 0..400);
     target.over("build", &all[..100]).json();
     let members = |command: &str, ids: &[String]| {
@@ -217,7 +216,7 @@ fn reports_have_the_members_before_and_after() {
 fn audience_of_appended_devices_alone_is_built_from_its_deltas() {
     let all = ids(IdKind::Md5, 0..3000);
     for filter in ["block512", "ribbon"] {
-        let target = TestStore::new(filter);
+        let target = TestStore::directory();
         target.sandbox.file("empty", "");
         let build = |flags: &str| {
             let build = format!("--filter {filter} --allow-empty {flags} {{}}/empty --json");

@@ -21,6 +21,12 @@ impl TestStore {
         Self { sandbox, store }
     }
 
+    fn directory() -> Self {
+        let sandbox = Sandbox::new();
+        let store = sandbox.store_path();
+        Self { sandbox, store }
+    }
+
     fn run(&self, command: &str, arguments: &str) -> Outcome {
         self.sandbox
             .run(&format!("{command} --store {} {arguments}", self.store))
@@ -58,7 +64,7 @@ impl TestStore {
 }
 
 #[test]
-fn every_command_works_on_every_store() {
+fn every_command_works_in_every_store() {
     let target = TestStore::new("every");
     let all = ids(IdKind::Md5, 0..3000);
     for (generation, count) in [(1, 1000), (2, 3000), (3, 2000), (4, 2001)] {
@@ -188,7 +194,7 @@ fn every_command_works_on_every_store() {
 
 /// A chunk is not an id export, but its lines can be counted.
 #[test]
-fn bucket_object_is_an_input() {
+fn object_is_an_input_in_every_store() {
     let target = TestStore::new("input");
     target.build(&ids(IdKind::Md5, 0..1000));
     let dry = "--audience b --dry-run --allow-empty --max-reject-ratio 1 --json";
@@ -209,17 +215,17 @@ fn bucket_object_is_an_input() {
 /// and intact.
 #[test]
 fn killed_build_or_gc_leaves_an_intact_generation() {
-    let target = TestStore::new("kill");
+    let target = TestStore::directory();
     let all = ids(IdKind::Md5, 0..60_000);
     let started = Instant::now();
     target.build(&all[..30_000]);
     let mut whole = started.elapsed();
     let (mut live, mut count, mut killed) = (1, 30_000, 0);
-    for step in 0..24_usize {
+    for step in 0..12_usize {
         let next = 30_000 + 1000 * (step + 1);
         target.sandbox.file("next", lines(&all[..next]));
         let mut child = target.start("{}/next");
-        std::thread::sleep(whole * (step as u32 * 7 % 24) / 24);
+        std::thread::sleep(whole * (step as u32 * 7 % 12) / 12);
         let _ = child.kill();
         if child.wait().unwrap().success() {
             // The first build may have been slower, as on a busy machine.
@@ -235,7 +241,7 @@ fn killed_build_or_gc_leaves_an_intact_generation() {
         }
         assert_eq!(target.verified(&all[..count]), live, "step {step}");
     }
-    assert!(killed > 5, "{killed} were killed");
+    assert!(killed > 2, "{killed} were killed");
 
     let started = Instant::now();
     target
@@ -245,7 +251,7 @@ fn killed_build_or_gc_leaves_an_intact_generation() {
         .next()
         .unwrap();
     let whole = started.elapsed() * 2;
-    for step in 0..12_u32 {
+    for step in 0..6_u32 {
         // Files to remove each time, independent of what a killed gc left.
         let ids = &all[4000 * step as usize..][..4000];
         target.build(&ids[2000..]);
@@ -255,7 +261,7 @@ fn killed_build_or_gc_leaves_an_intact_generation() {
             target.store
         );
         let mut child = spawn(&mut command(target.sandbox.path(), &arguments));
-        std::thread::sleep(whole * step / 12);
+        std::thread::sleep(whole * step / 6);
         let _ = child.kill();
         child.wait().unwrap();
         assert_eq!(target.verified(&ids[..2000]), live);
@@ -279,7 +285,7 @@ fn killed_build_or_gc_leaves_an_intact_generation() {
         (&again["removed_chunks"], &again["young_chunks"]),
         (&0.into(), &0.into())
     );
-    assert_eq!(target.verified(&all[44_000..46_000]), live);
+    assert_eq!(target.verified(&all[20_000..22_000]), live);
 }
 
 #[test]

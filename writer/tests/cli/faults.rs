@@ -223,7 +223,7 @@ fn overload_is_counted() {
 
 /// A bucket: conditional puts instead of `flock`.
 #[test]
-fn in_a_bucket_two_processes_share_an_audience() {
+fn two_processes_share_an_audience_in_a_bucket() {
     let Some(url) = bucket_url("serve") else {
         return;
     };

@@ -139,7 +139,8 @@ fn stop_before_the_claim_leaves_the_window_to_its_owner() {
 /// The lease stays, which a later owner must know.
 #[test]
 fn second_signal_gives_up_the_last_checkpoint_and_says_so() {
-    let (sandbox, store) = directory_or_bucket("second-signal");
+    let sandbox = Sandbox::new();
+    let store = sandbox.store_path();
     let one = serve(&sandbox, &store, "one");
     assert_eq!(send(&mut one.connect(), 0..1000), 1000);
     // A request whose body does not end keeps the drain waiting.
@@ -165,7 +166,7 @@ fn second_signal_gives_up_the_last_checkpoint_and_says_so() {
 }
 
 #[test]
-fn owner_with_an_empty_directory_starts_from_the_store_and_fences_the_other() {
+fn empty_directory_starts_from_a_checkpoint_and_fences_the_other_in_every_store() {
     let (sandbox, store) = directory_or_bucket("windows-store");
     let one = serve(&sandbox, &store, "one");
     let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
@@ -297,7 +298,8 @@ fn two_owners_never_acknowledge_at_a_time() {
 
 #[test]
 fn start_that_fails_leaves_the_window_to_its_owner() {
-    let (sandbox, store) = directory_or_bucket("windows-claim");
+    let sandbox = Sandbox::new();
+    let store = sandbox.store_path();
     let owner = serve(&sandbox, &store, "one");
     let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
     wait_until("an upload", || metric(&owner.metrics(), uploaded) > 0.0);
@@ -387,7 +389,8 @@ fn damaged_checkpoint_in_the_store_ends_the_start() {
 
 #[test]
 fn empty_directory_takes_no_window_that_was_not_given_back() {
-    let (sandbox, store) = directory_or_bucket("windows-held");
+    let sandbox = Sandbox::new();
+    let store = sandbox.store_path();
     let one = serve(&sandbox, &store, "one");
     let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
     wait_until("an upload", || metric(&one.metrics(), uploaded) > 0.0);

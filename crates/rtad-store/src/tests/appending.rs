@@ -13,7 +13,7 @@ use builds::{adding, append, build_over};
 use testkit::faulty_store::{LostAnswer, interleave};
 
 #[tokio::test]
-async fn append_writes_one_delta_and_current() {
+async fn append_writes_one_delta_and_current_in_every_store() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 300)).await.unwrap();
         let before = fixture.files().await;
@@ -76,7 +76,7 @@ async fn many_appends_keep_deltas_few_and_current_small() {
 
 #[tokio::test]
 async fn existing_tombstones_are_not_rewritten() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         fixture.publish(&keys("old", 50)).await.unwrap();
         let mut change = Change::default();
         keys("old", 5).iter().for_each(|key| change.entomb(*key));
@@ -91,7 +91,7 @@ async fn existing_tombstones_are_not_rewritten() {
 /// A ledger may be kept for months, so a change without effect is checked against the store.
 #[tokio::test]
 async fn change_without_effect_over_a_stale_ledger_conflicts() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         fixture.publish(&keys("old", 50)).await.unwrap();
         let (mut entomb, mut lift) = (Change::default(), Change::default());
         entomb.entomb(keys("old", 1)[0]);
@@ -165,7 +165,7 @@ async fn tombstones_over_the_limit_are_refused_with_a_reason() {
 
 #[tokio::test]
 async fn append_to_a_missing_audience_fails() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let error = append(&fixture, &adding(keys("new", 1))).await.unwrap_err();
         assert_eq!(error.cause(), "not_found");
         assert!(fixture.files().await.is_empty());
@@ -174,7 +174,7 @@ async fn append_to_a_missing_audience_fails() {
 
 #[tokio::test]
 async fn disabled_audience_refuses_appends_and_keeps_its_deltas() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         fixture.publish(&keys("member", 30)).await.unwrap();
         append(&fixture, &adding(keys("new", 10))).await.unwrap();
         let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
@@ -210,7 +210,7 @@ async fn disabled_audience_refuses_appends_and_keeps_its_deltas() {
 }
 
 #[tokio::test]
-async fn long_publish_keeps_concurrent_deltas() {
+async fn long_publish_keeps_concurrent_deltas_in_every_store() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("old", 50)).await.unwrap();
         append(&fixture, &adding(keys("before", 10))).await.unwrap();
@@ -329,7 +329,7 @@ async fn append_six(fixture: &StoreFixture, name: &str, removed: &DeviceKey) {
 /// A device was removed before the second generation and is in the input of the third.
 #[tokio::test]
 async fn return_from_a_rollback_omits_folded_removals() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let [old, newer] = [keys("old", 50), keys("newer", 50)];
         let device = old[0];
         fixture.publish(&old).await.unwrap();

@@ -41,7 +41,7 @@ fn chunk_names(seeds: &[&str]) -> BTreeSet<String> {
 
 /// Writers that may not delete leave the probes of conditional puts.
 #[tokio::test]
-async fn gc_removes_old_probes() {
+async fn gc_removes_old_probes_in_every_store() {
     for fixture in StoreFixture::all()
         .into_iter()
         .filter(|fixture| fixture.folder.is_none())
@@ -70,7 +70,7 @@ async fn gc_removes_old_probes() {
 }
 
 #[tokio::test]
-async fn gc_removes_unneeded_files() {
+async fn gc_removes_unneeded_files_in_every_store() {
     for fixture in StoreFixture::all() {
         publish_all(&fixture, &["a", "b", "a", "c", "d"]).await;
         let before = fixture.files().await;
@@ -125,7 +125,7 @@ async fn gc_removes_unneeded_files() {
 }
 
 #[tokio::test]
-async fn gc_keeps_rolled_back_and_young_files() {
+async fn gc_keeps_rolled_back_and_young_files_in_every_store() {
     for fixture in StoreFixture::all() {
         publish_all(&fixture, &["a", "b", "c", "d"]).await;
         fixture.roll_back(2).await.unwrap();
@@ -161,7 +161,7 @@ async fn gc_keeps_rolled_back_and_young_files() {
 
 #[tokio::test]
 async fn gc_refuses_unreadable_manifests_and_keeps_unknown_files() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let error = collect(&fixture, 1, NO_MIN_AGE).await.unwrap_err();
         assert_eq!(chain(&error), "old_users/CURRENT does not exist");
         assert!(fixture.files().await.is_empty());
@@ -381,7 +381,7 @@ async fn killed_gc_blocks_only_publishes_of_its_files() {
 /// A killed publish, or one whose put of `CURRENT` fails, leaves a manifest that was never live.
 #[tokio::test]
 async fn never_live_generation_takes_no_place_in_a_rollback_or_a_gc() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         fixture.publish(&keys("first", 50)).await.unwrap();
         let orphan = build(2, &keys("orphan", 50))
             .0
@@ -436,7 +436,7 @@ async fn outage_is_no_reason_to_guess_the_generation_before() {
 
 #[tokio::test]
 async fn generation_that_was_rolled_back_from_is_not_returned_to() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         for seed in ["a", "b"] {
             fixture.publish(&keys(seed, 50)).await.unwrap();
         }

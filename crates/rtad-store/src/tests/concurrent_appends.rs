@@ -5,7 +5,7 @@ use crate::write::Change;
 use testkit::faulty_store::LostAnswer;
 
 #[tokio::test]
-async fn identical_concurrent_appends_conflict() {
+async fn identical_concurrent_appends_conflict_in_every_store() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 30)).await.unwrap();
         for round in 0..20 {

@@ -36,7 +36,7 @@ async fn missing<'m>(fixture: &StoreFixture, manifest: &'m Manifest) -> Vec<&'m 
 }
 
 #[tokio::test]
-async fn early_chunks_are_published_later() {
+async fn early_chunks_are_published_later_in_every_store() {
     for fixture in StoreFixture::all() {
         let members = keys("member", 300);
         let base = fixture.writer.base(&audience()).await.unwrap();
@@ -68,7 +68,7 @@ async fn early_chunks_are_published_later() {
 }
 
 #[tokio::test]
-async fn chunks_removed_by_gc_are_reported_missing() {
+async fn chunks_removed_by_gc_are_reported_missing_in_every_store() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("live", 50)).await.unwrap();
         let base = fixture.writer.base(&audience()).await.unwrap();

@@ -16,7 +16,7 @@ fn assert_conflict<T>(result: Result<T, StoreError>, reason: &str) {
 }
 
 #[tokio::test]
-async fn each_publish_is_a_readable_generation() {
+async fn each_publish_is_a_readable_generation_in_every_store() {
     for fixture in StoreFixture::all() {
         let (first, second) = (keys("first", 300), keys("second", 200));
         assert_eq!(fixture.publish(&first).await.unwrap(), (1, 16));
@@ -43,7 +43,7 @@ async fn each_publish_is_a_readable_generation() {
 }
 
 #[tokio::test]
-async fn unchanged_chunks_are_not_rewritten() {
+async fn unchanged_chunks_are_not_rewritten_in_every_store() {
     for fixture in StoreFixture::all() {
         let members = keys("member", 300);
         fixture.publish(&members).await.unwrap();
@@ -85,7 +85,7 @@ async fn unchanged_chunks_are_not_rewritten() {
 }
 
 #[tokio::test]
-async fn second_loader_on_the_same_base_conflicts() {
+async fn second_loader_on_the_same_base_conflicts_in_every_store() {
     for fixture in StoreFixture::all() {
         let (first, second) = (keys("first", 100), keys("second", 100));
         let late = fixture.writer.base(&audience()).await.unwrap();
@@ -242,7 +242,7 @@ async fn publish_without_its_chunks_fails_in_a_directory() {
 
 #[tokio::test]
 async fn publish_after_a_rollback_has_the_highest_number() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let members: Vec<_> = (0..4)
             .map(|n| keys(&format!("generation {n}"), 50 + n))
             .collect();
@@ -277,7 +277,7 @@ async fn publish_after_a_rollback_has_the_highest_number() {
 
 #[tokio::test]
 async fn rollback_mark_stays_until_the_old_generation_is_live_again() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         for generation in 1..=3_u64 {
             fixture
                 .publish(&keys(&format!("generation {generation}"), 50))
@@ -300,7 +300,7 @@ async fn rollback_mark_stays_until_the_old_generation_is_live_again() {
 
 #[tokio::test]
 async fn rollback_to_an_incomplete_generation_fails() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let (first, second) = (keys("first", 100), keys("second", 100));
         fixture.publish(&first).await.unwrap();
         fixture.publish(&second).await.unwrap();
@@ -334,7 +334,7 @@ async fn rollback_to_an_incomplete_generation_fails() {
 }
 
 #[tokio::test]
-async fn malformed_manifest_names_are_ignored() {
+async fn malformed_manifest_names_are_ignored_in_every_store() {
     for fixture in StoreFixture::all() {
         let names = [
             "3.json",
@@ -362,7 +362,7 @@ async fn malformed_manifest_names_are_ignored() {
 
 #[tokio::test]
 async fn exhausted_numbers_do_not_wrap() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let members = keys("member", 20);
         fixture.publish(&members).await.unwrap();
         let manifest = build(1, &members).0.to_bytes();

@@ -58,7 +58,7 @@ fn signature_of(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn signed_store_is_read_with_any_key_or_none() {
+async fn signed_store_is_read_with_any_key_or_none_in_every_store() {
     for fixture in StoreFixture::all() {
         let [old, new, other] = [(), (), ()].map(|()| Key::new());
         let members = keys("member", 100);
@@ -93,7 +93,7 @@ async fn signed_store_is_read_with_any_key_or_none() {
 
 #[tokio::test]
 async fn changed_or_moved_files_are_refused() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
         let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
@@ -180,7 +180,7 @@ async fn signature_is_verified_before_parsing() {
 }
 
 #[tokio::test]
-async fn lone_signature_reserves_its_number() {
+async fn lone_signature_reserves_its_number_in_every_store() {
     for fixture in StoreFixture::all() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
@@ -223,7 +223,7 @@ async fn lone_signature_reserves_its_number() {
 
 #[tokio::test]
 async fn gc_keeps_signatures_of_a_running_publish() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
         for seed in ["a", "b", "c"] {
@@ -262,7 +262,7 @@ async fn gc_keeps_signatures_of_a_running_publish() {
 
 #[tokio::test]
 async fn rollback_keeps_the_signature_and_refuses_unsigned_generations() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
         let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
@@ -352,7 +352,7 @@ async fn signature_with_a_lost_answer_is_accepted() {
 
 #[tokio::test]
 async fn unaccepted_signer_publishes_nothing() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let [signer, reader] = [(), ()].map(|()| Key::new());
         let store = fixture
             .store()

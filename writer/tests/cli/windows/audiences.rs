@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rtad_core::device::{DeviceKey, IdKind};
 use serde_json::json;
 use testkit::client::metric;
-use testkit::sandbox::{Sandbox, directory_or_bucket, ids};
+use testkit::sandbox::{Sandbox, ids};
 use testkit::wait_until;
 
 use super::{day, flags, keys, members, members_in, path, serve, serve_over};
@@ -185,7 +185,8 @@ fn audience_follows_a_stream_of_events() {
         "{}[[audience]]\nname = \"clicked\"\nfrom_window = \"day\"\n",
         day()
     );
-    let (sandbox, store) = directory_or_bucket("stream-of-events");
+    let sandbox = Sandbox::new();
+    let store = sandbox.store_path();
     let serve = serve_over(&sandbox, &store, &windows);
     let mut api = serve.connect();
     let all: Vec<DeviceKey> = ids(IdKind::Md5, 0..10_000)

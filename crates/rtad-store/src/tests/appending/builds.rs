@@ -51,7 +51,7 @@ pub fn adding(keys: impl IntoIterator<Item = DeviceKey>) -> Change {
 
 #[tokio::test]
 async fn lost_current_continues_above_all_sequences() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         fixture.publish(&keys("old", 50)).await.unwrap();
         for n in 0..5 {
             append(&fixture, &adding(keys(&format!("new {n}"), 3)))

@@ -11,7 +11,7 @@ fn changing(seed: &str, apply: impl Fn(&mut Change, DeviceKey)) -> Change {
 }
 
 #[tokio::test]
-async fn deltas_are_signed_and_verified_like_manifests() {
+async fn deltas_are_signed_and_verified_like_manifests_in_every_store() {
     for fixture in StoreFixture::all() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
@@ -66,7 +66,7 @@ async fn deltas_are_signed_and_verified_like_manifests() {
 
 #[tokio::test]
 async fn first_signed_build_signs_retained_deltas() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         fixture.publish(&keys("member", 100)).await.unwrap();
         let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
         ledger.append(changing("new", Change::add)).await.unwrap();
@@ -87,7 +87,7 @@ async fn first_signed_build_signs_retained_deltas() {
 
 #[tokio::test]
 async fn build_with_a_new_key_signs_retained_deltas_anew() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let [old, new] = [(), ()].map(|()| Key::new());
         let fixture = fixture.with_key(&old);
         fixture.publish(&keys("member", 100)).await.unwrap();
@@ -127,7 +127,7 @@ async fn build_with_a_new_key_signs_retained_deltas_anew() {
 
 #[tokio::test]
 async fn signed_build_signs_deltas_that_were_appended_during_it() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let members = keys("member", 100);
         fixture.publish(&members).await.unwrap();
         let key = Key::new();
@@ -148,7 +148,7 @@ async fn signed_build_signs_deltas_that_were_appended_during_it() {
 
 #[tokio::test]
 async fn signer_appends_to_no_generation_of_another_key() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let [ours, theirs] = [(), ()].map(|()| Key::new());
         let trust = Trust::of_signer(ours.public.clone());
         let signing =
@@ -169,7 +169,7 @@ async fn signer_appends_to_no_generation_of_another_key() {
 
 #[tokio::test]
 async fn signer_without_public_keys_reads_only_its_own_files() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let [ours, theirs] = [(), ()].map(|()| Key::new());
         let plain = || StoreFixture::over(fixture.store().clone());
         let trust = Trust::of_signer(ours.public.clone());
@@ -210,7 +210,7 @@ async fn signer_without_public_keys_reads_only_its_own_files() {
 
 #[tokio::test]
 async fn unsigned_writes_over_a_signed_generation_are_refused() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let key = Key::new();
         let plain = || StoreFixture::over(fixture.store().clone());
         let refusing = || {
@@ -252,7 +252,7 @@ async fn unsigned_writes_over_a_signed_generation_are_refused() {
 /// A delta over an unsigned generation is unsigned; a rollback would carry it over a signed one.
 #[tokio::test]
 async fn rollback_without_a_key_carries_no_unsigned_change_over_a_signed_generation() {
-    for fixture in StoreFixture::all() {
+    for fixture in StoreFixture::local() {
         let key = Key::new();
         let signing = StoreFixture::over(fixture.store().clone()).signed_by(&key);
         signing.publish(&keys("member", 100)).await.unwrap();
