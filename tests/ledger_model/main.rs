@@ -12,6 +12,7 @@ mod world;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any};
 use proptest::prop_oneof;
+use proptest::sample::Index;
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
 use testkit::faulty_store::LostAnswer;
 use tokio::runtime::Runtime;
@@ -46,13 +47,13 @@ enum Step {
     Build {
         input: Keys,
     },
-    /// Rolls back by so many generations, in the order of their numbers.
+    /// Rolls back to one of the other generations, or returns to a newer one.
     RollBack {
-        by: usize,
+        to: Index,
     },
     /// Rolls back, appends, and returns to the newest generation.
     VisitOlder {
-        by: usize,
+        to: Index,
         writer: usize,
         key: u8,
     },
@@ -91,8 +92,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     };
     let build = || any::<Keys>().prop_map(|input| Step::Build { input });
     let visit = || {
-        (1..4_usize, 0..WRITERS, 0..KEYS).prop_map(|(by, writer, key)| Step::VisitOlder {
-            by,
+        (any::<Index>(), 0..WRITERS, 0..KEYS).prop_map(|(to, writer, key)| Step::VisitOlder {
+            to,
             writer,
             key,
         })
@@ -104,7 +105,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<Keys>().prop_map(|input| Step::StartBuild { input }),
         1 => Just(Step::FinishBuild),
         4 => build(),
-        1 => (1..4_usize).prop_map(|by| Step::RollBack { by }),
+        2 => any::<Index>().prop_map(|to| Step::RollBack { to }),
         2 => visit(),
         1 => any::<bool>().prop_map(Step::Disable),
         1 => Just(Step::Delete),

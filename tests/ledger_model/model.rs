@@ -178,6 +178,10 @@ impl Model {
         self.appends.clear();
     }
 
+    pub const fn is_disabled(&self) -> bool {
+        self.is_disabled
+    }
+
     pub const fn disable(&mut self, is_disabled: bool) {
         self.is_disabled = is_disabled;
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use proptest::sample::Index;
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, SwapMode, Syncer};
 use rtad_core::device::DeviceKey;
@@ -106,18 +107,13 @@ impl World {
                 self.append(writer, &[(key, kind)], &[]).await;
             }
             Step::StartBuild { input } => self.build = self.start_build(input).await,
-            Step::FinishBuild => self.finish_build().await,
+            Step::FinishBuild => drop(self.finish_build().await),
             Step::Build { input } => {
                 self.build = self.start_build(input).await;
-                self.finish_build().await;
+                self.finish_build().await.unwrap();
             }
-            Step::RollBack { by } => drop(self.roll_back(by).await),
-            Step::VisitOlder { by, writer, key } => {
-                if let Some(newest) = self.roll_back(by).await {
-                    self.append(writer, &[(key, Kind::Add)], &[]).await;
-                    self.roll_back_to(newest).await;
-                }
-            }
+            Step::RollBack { to } => self.roll_back(to).await,
+            Step::VisitOlder { to, writer, key } => self.visit_older(to, writer, key).await,
             Step::Disable(is_disabled) => self.disable(is_disabled).await,
             Step::Delete => match self.writer.delete(&audience()).await {
                 Ok(_) => self.model.delete(),
@@ -166,6 +162,7 @@ impl World {
             }
             match ledger.append(change).await {
                 Ok(Appended { sequence, .. }) => {
+                    assert!(!self.model.is_disabled(), "acknowledged while disabled");
                     return self.model.append(sequence, changes);
                 }
                 // A stale ledger may say so wrongly: the writer refreshes once.
@@ -245,7 +242,8 @@ impl World {
         }
     }
 
-    async fn finish_build(&mut self) {
+    /// A build conflicts with a generation that was published since it started.
+    async fn finish_build(&mut self) -> Result<(), StoreError> {
         let Some(PendingBuild {
             base,
             keys,
@@ -253,7 +251,7 @@ impl World {
             through,
         }) = self.build.take()
         else {
-            return;
+            return Ok(());
         };
         let mut all: Vec<DeviceKey> = fillers.into_iter().collect();
         all.extend((0..KEYS).filter(|number| keys & bit(*number) != 0).map(key));
@@ -275,24 +273,38 @@ impl World {
             let manifest = builder.finish(audience(), facts).unwrap();
             publication.commit(manifest).await
         };
-        match published.await {
+        let published = published.await;
+        match &published {
             Ok(published) => self
                 .model
                 .publish(published.current.generation, keys, through),
             Err(error) => assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}"),
         }
+        published.map(drop)
     }
 
-    /// Returns the generation that was live.
-    async fn roll_back(&mut self, by: usize) -> Option<u64> {
-        let live = self.current().await?.generation;
-        let generations = self.writer.store().generations(&audience()).await.unwrap();
-        let older: Vec<u64> = generations
-            .into_iter()
-            .filter(|number| *number < live)
-            .collect();
-        let target = *older.iter().rev().nth(by - 1)?;
-        self.roll_back_to(target).await.then_some(live)
+    async fn roll_back(&mut self, to: Index) {
+        let Some(current) = self.current().await else {
+            return;
+        };
+        let mut others = self.writer.store().generations(&audience()).await.unwrap();
+        others.retain(|number| *number != current.generation);
+        if !others.is_empty() {
+            self.roll_back_to(*to.get(&others)).await;
+        }
+    }
+
+    async fn visit_older(&mut self, to: Index, writer: usize, key: u8) {
+        let Some(current) = self.current().await else {
+            return;
+        };
+        let mut older = self.writer.store().generations(&audience()).await.unwrap();
+        older.retain(|number| *number < current.generation);
+        if older.is_empty() || !self.roll_back_to(*to.get(&older)).await {
+            return;
+        }
+        self.append(writer, &[(key, Kind::Add)], &[]).await;
+        self.roll_back_to(current.generation).await;
     }
 
     async fn roll_back_to(&mut self, generation: u64) -> bool {

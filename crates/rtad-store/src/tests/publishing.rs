@@ -241,41 +241,6 @@ async fn publish_without_its_chunks_fails_in_a_directory() {
 }
 
 #[tokio::test]
-async fn publish_after_a_rollback_has_the_highest_number() {
-    for fixture in StoreFixture::local() {
-        let members: Vec<_> = (0..4)
-            .map(|n| keys(&format!("generation {n}"), 50 + n))
-            .collect();
-        for generation in 1..=3 {
-            fixture.publish(&members[generation - 1]).await.unwrap();
-        }
-        fixture.roll_back(1).await.unwrap();
-        fixture.assert_serves(1, &members[0]).await;
-        let current = fixture.current().await;
-        assert_eq!(
-            (
-                current.sequence,
-                current.generation,
-                current.rolled_back_from
-            ),
-            (4, 1, Some(3))
-        );
-
-        assert_eq!(fixture.publish(&members[3]).await.unwrap().0, 4);
-        fixture.assert_serves(4, &members[3]).await;
-        let current = fixture.current().await;
-        assert_eq!(
-            (
-                current.sequence,
-                current.generation,
-                current.rolled_back_from
-            ),
-            (5, 4, None)
-        );
-    }
-}
-
-#[tokio::test]
 async fn rollback_mark_stays_until_the_old_generation_is_live_again() {
     for fixture in StoreFixture::local() {
         for generation in 1..=3_u64 {
