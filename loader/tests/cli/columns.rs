@@ -1,8 +1,11 @@
-//! Counts by column and by input, in the reports of every command that reads ids.
+//! Every command that reads ids: counts by column and by input in its reports, and files that it
+//! refuses.
 
 use rtad_core::device::IdKind;
 use serde_json::{Value, json};
 use testkit::sandbox::{Sandbox, ids};
+
+use crate::support::gzip;
 
 const COLUMNS: &str = "--format csv --column idfa=idfa --column imei=imei";
 
@@ -20,7 +23,9 @@ fn sandbox() -> Sandbox {
         other += &format!("{imei},{idfa}\n,two words\n");
     }
     sandbox.file("one.csv", one);
-    sandbox.file("other.csv", other);
+    sandbox.file("other.csv", &other);
+    let packed = gzip(other.as_bytes());
+    sandbox.file("cut.gz", &packed[..packed.len() - 9]);
     sandbox
 }
 
@@ -93,6 +98,18 @@ fn every_report_counts_by_column_and_input() {
             };
             assert!(text.lines().any(is_row), "{command}: {name}: {text}");
         }
+
+        // What is refused is neither hidden by good files nor used in part.
+        let before = sandbox.store();
+        let refused = sandbox.run(&format!(
+            "{command} --json {COLUMNS} --max-reject-ratio 1 {flag} {{}}/other.csv {{}}/cut.gz"
+        ));
+        refused.fails(3, "cut.gz: gzip data is cut short or corrupt");
+        let malformed = sandbox.run(&format!(
+            "{command} --json {COLUMNS} {flag} {{}}/other.csv {{}}/one.csv"
+        ));
+        malformed.fails(3, "other.csv: 10 of 40 values are malformed");
+        assert_eq!(sandbox.store(), before, "{command}");
     }
 }
 

@@ -95,11 +95,13 @@ impl<'a> Driver<'a> {
 }
 
 fn keys(kind: IdKind, ids: &[String]) -> Vec<DeviceKey> {
+    // Milliseconds: it hashes every blank id.
+    let maker = KeyMaker::default();
     let mut keys = Vec::new();
     for id in ids {
         // Ids without a key are left out.
         let case = kind.canonical_case();
-        let _ = KeyMaker::default().keys(kind, case, id.as_bytes(), &mut keys);
+        let _ = maker.keys(kind, case, id.as_bytes(), &mut keys);
     }
     keys
 }

@@ -14,7 +14,6 @@ mod gate;
 mod inputs;
 mod job;
 mod memory;
-mod odd_files;
 mod publish;
 mod reading;
 mod remote;

@@ -1,15 +1,16 @@
-//! `build --memory`: keys beyond the limit are spilled, with the same result.
+//! `build --memory`: keys beyond the limit are spilled, with the same result. Long rows and
+//! decompression bombs take no memory.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{LOADER, chunks};
+use crate::support::{LOADER, chunks, gzip, zst};
 use rtad_core::device::IdKind;
 use rtad_core::synth::Synth;
 use serde_json::Value;
-use testkit::process::{Outcome, run, spawn};
-use testkit::sandbox::{Sandbox, command};
+use testkit::process::{Outcome, outcome, run, spawn};
+use testkit::sandbox::{Sandbox, command, ids};
 use testkit::wait_until;
 
 /// More keys than fit into 64 MiB.
@@ -173,4 +174,106 @@ fn killed_build_leaves_no_files() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(is_empty(&spill));
+}
+
+/// Memory limit of inputs on stdin. A build takes about 200 MB besides its keys; these inputs would
+/// fill over a gigabyte.
+const MAX_KIB: u64 = 450 << 10;
+
+fn rows_keys_and_malformed(built: &Value) -> [u64; 3] {
+    ["/rows", "/keys", "/rejected/total"].map(|at| built.pointer(at).unwrap().as_u64().unwrap())
+}
+
+/// Runs a build that reads stdin; returns its peak memory.
+fn fed(arguments: &str, feed: impl FnOnce(&mut dyn Write)) -> (Outcome, u64) {
+    let sandbox = Sandbox::new();
+    let arguments = format!(
+        "build --store {{}}/s --audience a --json --max-reject-ratio 1 --threads 2 {arguments} -"
+    );
+    let mut child = spawn(&mut command(sandbox.path(), &arguments));
+    let status = format!("/proc/{}/status", child.id());
+    let watch = std::thread::spawn(move || {
+        let mut peak = 0;
+        // The loop ends when the process ends and the line disappears.
+        while let Ok(status) = std::fs::read_to_string(&status) {
+            let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
+                break;
+            };
+            peak = line
+                .trim()
+                .trim_end_matches(" kB")
+                .parse()
+                .expect("a number of KiB");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        peak
+    });
+    let mut pipe = child.stdin.take().expect("a piped stdin");
+    feed(&mut pipe);
+    drop(pipe);
+    let outcome = outcome(child);
+    (outcome, watch.join().expect("it does not panic"))
+}
+
+#[test]
+fn gigabyte_line_takes_no_memory() {
+    let good = ids(IdKind::Md5, 0..2);
+    let mib = vec![b'x'; 1 << 20];
+    let feed = |head: String, tail: String| {
+        let mib = &mib;
+        move |pipe: &mut dyn Write| {
+            // The reader closes the pipe on an error.
+            let _ = pipe.write_all(head.as_bytes());
+            (0..1024).all(|_| pipe.write_all(mib).is_ok());
+            let _ = pipe.write_all(tail.as_bytes());
+        }
+    };
+    let (built, peak) = fed(
+        "--format lines",
+        feed(good[0].clone() + "\n", format!("\n{}\n", good[1])),
+    );
+    assert_eq!(rows_keys_and_malformed(&built.json()), [3, 2, 1]);
+    assert!(peak < MAX_KIB, "{peak} KiB");
+    let row = |id: &str| format!("{{\"id\":\"{id}\"}}\n");
+    let (built, peak) = fed(
+        "--format ndjson --column id",
+        feed(
+            row(&good[0]) + "{\"id\":\"",
+            format!("\"}}\n{}", row(&good[1])),
+        ),
+    );
+    assert_eq!(rows_keys_and_malformed(&built.json()), [3, 2, 1]);
+    assert!(peak < MAX_KIB, "{peak} KiB");
+    // CSV rows may contain line ends, so the start of the next row is unknown.
+    let (refused, peak) = fed(
+        "--format csv --column id",
+        feed(format!("id\n{}\n", good[0]), "\n".to_owned()),
+    );
+    refused.fails(
+        3,
+        "input -: the row at line 3 does not end; is a quote left open?",
+    );
+    assert!(peak < MAX_KIB, "{peak} KiB");
+}
+
+#[test]
+fn decompression_bomb_is_one_long_line() {
+    let zeros = vec![b'0'; 64 << 20];
+    let (gz, zst) = (gzip(&zeros), zst(&zeros));
+    drop(zeros);
+    for (name, member, members) in [("gz", &gz, 32), ("zst", &zst, 160)] {
+        let (built, peak) = fed("--format lines --allow-empty", |pipe| {
+            (0..members).for_each(|_| pipe.write_all(member).expect("it reads to the end"));
+        });
+        // 2 GiB and 10 GiB.
+        assert_eq!(rows_keys_and_malformed(&built.json()), [1, 0, 1], "{name}");
+        assert!(peak < MAX_KIB, "{name}: {peak} KiB");
+    }
+    // A frame with a window of 2 GiB.
+    let window = [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3][..], &[0; 64]].concat();
+    let (refused, peak) = fed("--format ndjson --column id", |pipe| {
+        drop(pipe.write_all(&window))
+    });
+    refused.fails(3, "input -: zstd data needs a window of over 128 MiB");
+    assert!(peak < MAX_KIB, "{peak} KiB");
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 
+use parquet::basic::Compression;
 use rtad_core::device::IdKind;
 use testkit::port::free_port;
 use testkit::process::{outcome, spawn};
@@ -10,6 +11,7 @@ use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::server::{Fault, FileServer};
 
 use crate::support::{gzip, zst};
+use crate::zoo::parquet_file;
 
 #[test]
 fn url_is_read_like_a_file() {
@@ -184,4 +186,27 @@ fn invalid_urls_are_reported_without_secrets() {
         !outcome.stderr.contains("hush-hush") && !outcome.stderr.contains("key-id"),
         "{outcome:?}"
     );
+}
+
+#[test]
+fn remote_parquet_fetches_only_its_columns() {
+    let sandbox = Sandbox::new();
+    let file = parquet_file(&ids(IdKind::Md5, 0..20_000), Compression::UNCOMPRESSED);
+    sandbox.file("dump", &file);
+    let web = FileServer::serve(sandbox.path());
+    let built = sandbox.build(&format!(
+        "--format parquet --column imei=imei {}/dump",
+        web.url()
+    ));
+    assert_eq!(
+        (&built["rows"], &built["keys"]),
+        (&20_000.into(), &18_000.into())
+    );
+    assert!(
+        web.sent_bytes() < file.len() as u64 / 2,
+        "{} of {}",
+        web.sent_bytes(),
+        file.len()
+    );
+    assert!(web.requests("") < 100, "{}", web.requests(""));
 }

@@ -1,0 +1,323 @@
+//! A header row, then rows of cells.
+
+use rtad_core::device::IdKind;
+use testkit::sandbox::{ids, lines};
+
+use super::{CSV, Case, all, each, joined, many_md5s, md5s, read, refused, some};
+use crate::support::gzip;
+
+const ESCAPED: &str = "--format csv --column id --escape \\";
+const IDFA: &str = "--format csv --column idfa=idfa";
+
+pub fn cases() -> Vec<Case> {
+    [readable(), quotes(), headers(), packed()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn readable() -> Vec<Case> {
+    let md5s = md5s();
+    let [a, b] = [&md5s[0], &md5s[1]];
+    let text = lines(&md5s);
+    let long = "f".repeat(70_000);
+    let nul = [b"id\n\0\0\n", a.as_bytes(), b"\0\n", b.as_bytes(), b"\n"].concat();
+    let invalid = [b"id,\xff\n\xff\xfe,1\n", a.as_bytes(), b",\xff\n"].concat();
+    let table = |header: &str, row: &str| format!("{header}\n{}", each(&md5s, row));
+    let (idfa, imei) = (&ids(IdKind::Idfa, 0..1)[0], &ids(IdKind::Imei, 0..1)[0]);
+    vec![
+        read("csv", format!("id\n{text}"), CSV, all(100)),
+        read(
+            "csv with CRLF",
+            format!("id\r\n{}", joined(&md5s, "\r\n")),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv with CR",
+            format!("id\r{}", joined(&md5s, "\r")),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv, header LF, rows CR",
+            format!("id\n{}", joined(&md5s, "\r")),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv with a mark",
+            format!("\u{feff}id\n{text}"),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv, no final line end",
+            format!("id\n{}", text.trim_end()),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv, empty lines",
+            format!("id\n\n{a}\n\r\n\n"),
+            CSV,
+            all(1),
+        ),
+        read(
+            "csv, delimiter at the end",
+            table("n,id", "1,ID,\n"),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv, blank rows under a delimiter at the end",
+            table("n,id,", "1,ID,\n,,\n"),
+            CSV,
+            some(200, 100).blank(100),
+        ),
+        read(
+            "csv, lines in cells",
+            table("n,id", "\"a\nb\",ID\n"),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv with CRLF in cells",
+            table("n,id", "\"a\r\nb\",ID\r\n"),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv, lines in cells, delimiter at the end",
+            table("n,id,", "\"a\nb\",ID,\n"),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv, quotes in cells",
+            table("id,n", "ID,\"\"\"x\"\" y\"\n"),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv, quotes within a cell",
+            table("n,id", "5\" screen,ID\n"),
+            CSV,
+            all(100),
+        ),
+        read(
+            "csv, escaped quotes",
+            table("n,id", "\"a \\\"b\\\", c\",ID\n"),
+            ESCAPED,
+            all(100),
+        ),
+        read(
+            "csv, escaped delimiters",
+            table("n,id", "a\\,b\\\\,ID\n"),
+            ESCAPED,
+            all(100),
+        ),
+        read("csv, NUL", nul, CSV, some(3, 1).blank(1).malformed(1)),
+        read("csv, invalid UTF-8", invalid, CSV, some(2, 1).malformed(1)),
+        read(
+            "csv, a long cell",
+            format!("id\n{long}\n{a}\n"),
+            CSV,
+            some(2, 1).malformed(1),
+        ),
+        read(
+            "csv, rows of another length",
+            format!("n,id\n1,{a}\n1\n1,2,{b}\n"),
+            CSV,
+            some(3, 1).malformed(2),
+        ),
+        read(
+            "csv, tabs and two kinds",
+            format!("idfa\timei\n{idfa}\t{imei}\n"),
+            "--format csv --delimiter \\t --column idfa=idfa --column imei=imei",
+            some(1, 2).values(2),
+        ),
+    ]
+}
+
+/// A quote that is left open makes a cell of the rows up to the next one.
+fn quotes() -> Vec<Case> {
+    let md5s = md5s();
+    let one = &md5s[0];
+    let many = many_md5s();
+    let (table, ended) = (each(&many, "1,ID\n"), each(&many, "1,ID,\n"));
+    let within = |row: &str| each(&md5s, row);
+    let idfas = ids(IdKind::Idfa, 0..1000);
+    let last_open = "\u{feff}\"when\",idfa,a,b,\"note\"\r\n".to_owned()
+        + &each(
+            &idfas[..999],
+            "\"2026-11-22\",ID,1,5\" screen,\"closed, \"\"x\"\"\"\r\n",
+        )
+        + &each(
+            &idfas[999..],
+            "\"2026-11-22\",ID,1,5\" screen,\"open, \"\"x\"\"\r\n",
+        );
+    let most = " are malformed";
+    vec![
+        refused(
+            "csv, a quote open in the last row",
+            last_open,
+            IDFA,
+            "does not end; is a quote left open?",
+        ),
+        refused(
+            "csv, a quote open over megabytes",
+            format!("id\n{one}\n\"{}", "x\n".repeat(9 << 20)),
+            CSV,
+            "odd: the row at line 3 does not end; is a quote left open?",
+        ),
+        // The rows inside the quotes would be lost.
+        refused(
+            "csv, a quote open in another column",
+            format!("id,note\n{one},\n\r\n\n{},\"\n{},\n", md5s[1], md5s[2]),
+            CSV,
+            "line 5 does not end; is a quote left open?",
+        ),
+        refused(
+            "csv, rows between two quotes",
+            format!("n,id\n{table}\"1,{}1\",{one}\n", within("ID\n1,")),
+            CSV,
+            most,
+        ),
+        refused(
+            "csv, pairs of rows between quotes",
+            format!("n,id,m\n{}", within("1,ID,\"a\n2,ID,b\"\n")),
+            CSV,
+            "no usable id in ",
+        ),
+        refused(
+            "csv of one column, rows between two quotes",
+            format!("id\n{}\"{}\"\n", lines(&many), within("ID\n")),
+            CSV,
+            most,
+        ),
+        refused(
+            "csv, delimiters at the end, rows between two quotes",
+            format!("n,id,\n{ended}\"1,{}1\",{one},\n", within("ID,\n1,")),
+            CSV,
+            most,
+        ),
+        refused(
+            "csv, delimiters at the end of rows alone, rows between two quotes",
+            format!("n,id\n{ended}1,\"{}{one}\",\n", within("ID,\n1,")),
+            CSV,
+            most,
+        ),
+        refused(
+            "csv, escapes not declared",
+            format!("n,id\n{}", within("a\\,b,ID\n")),
+            CSV,
+            "no usable id in 100 rows",
+        ),
+        refused(
+            "csv, short rows",
+            format!("n,id,m\n{}", within("1,ID\n")),
+            CSV,
+            "no usable id in 100 rows",
+        ),
+        refused(
+            "csv, some long rows",
+            format!("n,id\n{}1,2,{one}\n1,2,{}\n", within("1,ID\n"), md5s[1]),
+            CSV,
+            most,
+        ),
+    ]
+}
+
+fn headers() -> Vec<Case> {
+    const ORDER: &str = "line 8002 has the names of the header in another order";
+    let md5s = md5s();
+    let table = each(&many_md5s(), "1,ID\n");
+    let other = each(&md5s, "ID,1\n");
+    let page = "\n <!DOCTYPE HTML>\n<html><body><h1>502 Bad Gateway</h1></body></html>\n";
+    vec![
+        refused(
+            "csv without the column",
+            "when,device\n",
+            CSV,
+            "has no column \"id\"; columns found: when, device",
+        ),
+        refused(
+            "csv with the column twice",
+            "id,id\n1,2\n",
+            CSV,
+            "more than one column \"id\"",
+        ),
+        refused(
+            "csv without a header",
+            lines(&md5s),
+            CSV,
+            "is the header row missing?",
+        ),
+        refused("csv without a row", "", CSV, "none: it is empty"),
+        refused("HTML as csv", page, CSV, "is markup"),
+        refused(
+            "joined csvs of another order",
+            format!("n,id\n{table}id,n\n{other}"),
+            CSV,
+            ORDER,
+        ),
+        refused(
+            "joined csvs of another order, each with a mark",
+            format!("\u{feff}n,id\n{table}\u{feff}id,n\n{other}"),
+            CSV,
+            ORDER,
+        ),
+        refused(
+            "joined csvs of another order, with a mark before a quote",
+            format!("n,id\n{table}\u{feff}\"id\",n\n{other}"),
+            CSV,
+            ORDER,
+        ),
+    ]
+}
+
+/// Other data among text.
+fn packed() -> Vec<Case> {
+    const ERROR: &str = "data other than text begins at";
+    let md5s = md5s();
+    let (one, many) = (&md5s[0], many_md5s());
+    let noted = each(&many, "1,ID,m\n");
+    let zeros = "\0".repeat(4096);
+    let compressed = gzip(lines(&md5s).as_bytes());
+    vec![
+        refused(
+            "csv and gzip",
+            [format!("id\n{}", lines(&many)).into_bytes(), compressed].concat(),
+            CSV,
+            ERROR,
+        ),
+        refused(
+            "csv, a hole of zeros between two cells of another column",
+            format!("n,id,m\n{noted}1,{one},m{zeros}m\n{noted}"),
+            CSV,
+            ERROR,
+        ),
+        refused(
+            "csv, a hole of zeros between two cells in quotes",
+            format!("n,id,m\n{noted}1,{one},\"m{zeros}m\"\n{noted}"),
+            CSV,
+            ERROR,
+        ),
+        refused(
+            "csv, a hole of zeros in a row of another length, behind a long cell",
+            format!(
+                "n,id,m\n{noted}1,{one},{}{zeros},m\n{noted}",
+                "m".repeat(70_000)
+            ),
+            CSV,
+            ERROR,
+        ),
+        refused(
+            "csv, a hole of zeros from the header on",
+            format!("n,id,{}{zeros}m\n{noted}", "m".repeat(5000)),
+            CSV,
+            ERROR,
+        ),
+    ]
+}
