@@ -261,11 +261,11 @@ fn decompression_bomb_is_one_long_line() {
     let zeros = vec![b'0'; 64 << 20];
     let (gz, zst) = (gzip(&zeros), zst(&zeros));
     drop(zeros);
-    for (name, member, members) in [("gz", &gz, 32), ("zst", &zst, 160)] {
+    for (name, member, members) in [("gz", &gz, 32), ("zst", &zst, 32)] {
         let (built, peak) = fed("--format lines --allow-empty", |pipe| {
             (0..members).for_each(|_| pipe.write_all(member).expect("it reads to the end"));
         });
-        // 2 GiB and 10 GiB.
+        // 2 GiB.
         assert_eq!(rows_keys_and_malformed(&built.json()), [1, 0, 1], "{name}");
         assert!(peak < MAX_KIB, "{name}: {peak} KiB");
     }
