@@ -190,8 +190,11 @@ async fn long_publish_keeps_concurrent_deltas_in_every_store() {
         let manifest = build(publication.generation(), &members)
             .0
             .with_folded(folded);
-        publication.commit(manifest).await.unwrap();
+        let published = publication.commit(manifest).await.unwrap();
 
+        // The delta that the build read was merged with the later ones: a rollback needs it whole.
+        let folded: Vec<_> = published.manifest.folded_deltas().cloned().collect();
+        assert_eq!((folded.len(), &folded), (1, &published.current.deltas));
         let snapshot = fixture.read().await.unwrap();
         assert_eq!(snapshot.manifest().generation(), 2);
         for (seed, count) in [
