@@ -21,13 +21,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtad_core::device::KeyMaker;
-use rtad_http::budget::ByteBudget;
 use rtad_http::connections::{Connections, Untimed};
 use rtad_http::listener;
 use rtad_http::open_files::permit_connections;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
-use rtad_http::unfinished::Unfinished;
+use rtad_http::room::BodyRoom;
 use rtad_http::workers::Workers;
 use rtad_store::{Store, StoreError};
 use socket2::Socket;
@@ -56,10 +55,10 @@ use threads::{Priority, Threads};
 
 /// Open connections of the admin port: probes, a scraper and a few people.
 const MAX_ADMIN_CONNECTIONS: usize = 256;
-/// Bytes of their unanswered requests: a captured body as hex is the largest.
+/// Bytes of its incomplete bodies: a captured body as hex is the largest.
 const ADMIN_MAX_BUFFERED: usize = 16 << 20;
-/// Most time for a body: it comes with its head or soon after, and a slow one keeps a permit of the
-/// requests in flight.
+/// Most time for a body: it comes with its head or soon after, and a slow one keeps its part of
+/// `max_buffered`.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Commands to the sync thread that wait for it.
 const COMMANDS: usize = 4;
@@ -226,7 +225,7 @@ impl SharedParts {
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),
             max_wait: self.server.max_wait,
-            unfinished: Arc::new(Unfinished::new(self.server.max_in_flight)),
+            room: Arc::new(BodyRoom::new(self.max_buffered())),
             log: None,
         }
     }
@@ -239,6 +238,7 @@ impl SharedParts {
             ids: Arc::clone(&self.ids),
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),
+            room: BodyRoom::new(ADMIN_MAX_BUFFERED),
             hosts: self.server.admin_hosts.clone(),
             started: Instant::now(),
             reload: self.reloader.handle(),
@@ -327,7 +327,6 @@ fn start_admin_port(
         max_connections: MAX_ADMIN_CONNECTIONS,
         frees_idle: true,
         idle_timeout: parts.server.idle_timeout,
-        max_buffered: ADMIN_MAX_BUFFERED,
     };
     let app = Arc::new(parts.admin_app());
     let telemetry = Arc::clone(&parts.shared.telemetry);
@@ -358,10 +357,9 @@ fn open_decision_port(
     phases: watch::Receiver<Phase>,
 ) -> Result<OpenPort, StartError> {
     let telemetry = Arc::clone(&parts.shared.telemetry);
-    let budget = ByteBudget::new(parts.max_buffered());
-    telemetry.observe_budget(Arc::clone(&budget));
-
     let app = parts.app();
+    telemetry.observe_room(Arc::clone(&app.room));
+
     let log = parts.log.clone();
     let idle_timeout = parts.server.idle_timeout;
     let closing = phases.clone();
@@ -373,7 +371,7 @@ fn open_decision_port(
             ..app.clone()
         };
         let service = DecisionService { app };
-        Connections::new(service, idle_timeout, Arc::clone(&budget), closing.clone())
+        Connections::new(service, idle_timeout, closing.clone())
     };
     let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;
     let workers = Arc::new(workers);

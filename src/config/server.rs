@@ -47,15 +47,12 @@ pub struct ServerConfig {
     /// Largest request body. A larger one gets 413. The limit of a batch check is at least 2 MiB.
     #[serde(deserialize_with = "size::<_, 1024>", serialize_with = "as_size")]
     pub max_body: u64,
-    /// Bytes of unanswered requests (heads and bodies) over all connections; the first 8 KiB of
-    /// each connection do not count. At least `max_body`; batch checks take 2 MiB. A request over
-    /// the limit gets 503, or the platform's unavailable answer.
+    /// Bytes of request bodies that did not arrive with their heads, over all connections: each
+    /// counts with its declared length, without one with the largest allowed. At least `max_body`;
+    /// batch checks of up to 2 MiB may have half of it. A request over the limit gets 503, or the
+    /// platform's unavailable answer; complete requests are answered in any case.
     #[serde(deserialize_with = "size::<_, 1>", serialize_with = "as_size")]
     pub max_buffered: u64,
-    /// Requests that wait for the rest of their bodies, half of them of one client address at most.
-    /// A further incomplete request is shed; complete requests are answered in any case.
-    #[serde(deserialize_with = "number::<_, _, 1, 1_000_000>")]
-    pub max_in_flight: usize,
     /// Longest queueing delay of a batch check. One that waited longer for its worker is shed.
     #[serde(
         deserialize_with = "time::<_, _, MILLISECOND, HOUR>",
@@ -89,7 +86,6 @@ impl Default for ServerConfig {
             idle_timeout: Duration::from_secs(75),
             max_body: 64 << 10,
             max_buffered: 64 << 20,
-            max_in_flight: 4096,
             max_wait: Duration::from_millis(50),
             drain_timeout: Duration::from_secs(20),
             watch_config: None,

@@ -4,7 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtad_http::body::BodyLimits;
+use axum::body::Body;
+use bytes::Bytes;
+use rtad_http::body::{self, BodyError, BodyLimits};
+use rtad_http::room::{BodyRoom, Share};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -42,6 +45,8 @@ pub struct AdminApp {
     pub max_body: usize,
     /// Time for a body to arrive.
     pub body_timeout: Duration,
+    /// Memory for incomplete bodies.
+    pub room: BodyRoom,
     /// Public host names under which browsers reach the port.
     pub hosts: Vec<String>,
     /// When the process started.
@@ -53,12 +58,14 @@ pub struct AdminApp {
 }
 
 impl AdminApp {
-    /// Limits of a body of `max_bytes`.
-    pub(super) const fn body_limits(&self, max_bytes: usize) -> BodyLimits {
-        BodyLimits {
+    /// Reads a body of at most `max_bytes`.
+    pub(super) async fn read_body(&self, body: Body, max_bytes: usize) -> Result<Bytes, BodyError> {
+        let limits = BodyLimits {
             max_bytes,
             timeout: self.body_timeout,
-        }
+        };
+        let read = body::read(body, limits, |length| self.room.take(length, Share::Whole));
+        Ok(read.await?.bytes)
     }
 }
 

@@ -4,9 +4,10 @@ use axum::http::HeaderMap;
 use hyper::body::Incoming;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::snapshot::Snapshot;
-use rtad_http::body::{is_octet_stream, packed_bits, split_keys};
+use rtad_http::body::{ReadBody, is_octet_stream, packed_bits, split_keys};
 use rtad_http::json::{Text, parse_object};
 use rtad_http::query::{parameter, refuse_kind};
+use rtad_http::room::Share;
 use rtad_http::timing::Arrival;
 use serde::Deserialize;
 
@@ -55,8 +56,11 @@ pub async fn many(
     // An unknown audience is reported before the body is read.
     snapshot_of(&app.serving.load(), &audience)?;
     let max_bytes = app.max_body.max(MAX_BATCH_BODY);
-    let body = app
-        .read_body(body, max_bytes, || app.permit(arrival))
+    let ReadBody {
+        bytes: body,
+        permit: _permit,
+    } = app
+        .read_body(body, max_bytes, |length| app.permit(length, Share::Half))
         .await?;
     if arrival.queued > app.max_wait {
         // A late batch is shed, in favor of bid requests on the same worker.

@@ -1,6 +1,7 @@
 //! `POST /v1/decide`: decisions of strategies about a device.
 
 use hyper::body::Incoming;
+use rtad_http::room::Share;
 use rtad_http::timing::Arrival;
 use rtad_log::Raw;
 use smallvec::SmallVec;
@@ -15,8 +16,11 @@ use crate::strategy::{Assignments, Decision, RequestFacts};
 /// Reads the request, loads the catalog once, decides and answers.
 pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<AnswerBody, ApiError> {
     let body = app
-        .read_body(body, app.max_body, || app.permit(arrival))
-        .await?;
+        .read_body(body, app.max_body, |length| {
+            app.permit(length, Share::Whole)
+        })
+        .await?
+        .bytes;
     let DecisionRequest {
         request_id,
         strategies,

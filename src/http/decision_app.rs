@@ -8,9 +8,9 @@ use axum::http::{HeaderMap, HeaderValue, Response};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use rtad_http::body::{self, BodyError, BodyLimits};
+use rtad_http::body::{self, BodyError, BodyLimits, ReadBody};
+use rtad_http::room::{BodyPermit, BodyRoom, Share};
 use rtad_http::timing::Arrival;
-use rtad_http::unfinished::{Unfinished, UnfinishedPermit};
 
 use super::error::ApiError;
 use crate::catalog::Serving;
@@ -43,8 +43,8 @@ pub struct App {
     pub body_timeout: Duration,
     /// Longest queueing delay of a batch; one that waited longer is shed.
     pub max_wait: Duration,
-    /// Requests that wait for the rest of their bodies; over a limit, a further one is shed.
-    pub unfinished: Arc<Unfinished>,
+    /// Memory for incomplete bodies; a request whose body finds no room is shed.
+    pub room: Arc<BodyRoom>,
     /// The decision log of the worker.
     pub log: Option<Arc<LogTap>>,
 }
@@ -116,12 +116,12 @@ impl App {
     /// # Errors
     ///
     /// [`BodyError`], [`BodyError::Overloaded`] without a permit.
-    pub(super) fn read_body<P>(
+    pub(super) fn read_body<'a>(
         &self,
         body: Incoming,
         max_bytes: usize,
-        wait: impl FnOnce() -> Option<P>,
-    ) -> impl Future<Output = Result<Bytes, BodyError>> {
+        wait: impl FnOnce(usize) -> Option<BodyPermit<'a>>,
+    ) -> impl Future<Output = Result<ReadBody<'a>, BodyError>> {
         body::read(
             body,
             BodyLimits {
@@ -132,9 +132,9 @@ impl App {
         )
     }
 
-    /// A permit to wait for a body; `None`, counted as shed, at a limit.
-    pub(super) fn permit(&self, arrival: Arrival) -> Option<UnfinishedPermit<'_>> {
-        let permit = self.unfinished.permit(arrival.peer);
+    /// A permit to wait for a body of `length` bytes; `None`, counted as shed, without room.
+    pub(super) fn permit(&self, length: usize, share: Share) -> Option<BodyPermit<'_>> {
+        let permit = self.room.take(length, share);
         if permit.is_none() {
             self.telemetry.shed();
         }

@@ -43,7 +43,7 @@ pub(super) enum ApiError {
     TooLarge(String),
     /// The audience has no snapshot, or an outdated one.
     NotLoaded,
-    /// Too many requests in flight, or a batch with too long a queueing delay.
+    /// No room for an incomplete body, or a batch with too long a queueing delay.
     Overloaded,
     /// Internal error of rtad.
     Internal,
@@ -171,8 +171,8 @@ impl ApiError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "overloaded",
                 "Overloaded",
-                "the body was incomplete, and server.max_in_flight or server.max_buffered is \
-                 reached, or this batch waited longer than server.max_wait"
+                "the body was incomplete, and server.max_buffered is reached, or this batch \
+                 waited longer than server.max_wait"
                     .to_owned(),
             ),
             Self::Internal => (

@@ -34,7 +34,7 @@ pub async fn explained(
     // An unknown platform is reported before the body is read.
     platform_named(&app.serving.load(), &name)?;
     let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
-    let text = body::read(body, app.body_limits(limit), || Some(())).await?;
+    let text = app.read_body(body, limit).await?;
     let (body, encoding) = input::read(text);
     // Loaded after the last await: a slow body holds no generation.
     let catalog = app.serving.load();
@@ -80,10 +80,7 @@ pub async fn id_explained(
     if body::has_encoding(request.headers()) {
         return Err(ApiError::BadEncoding);
     }
-    let body = body::read(request.into_body(), app.body_limits(app.max_body), || {
-        Some(())
-    })
-    .await?;
+    let body = app.read_body(request.into_body(), app.max_body).await?;
     let Asked { id, kind } = parse_object(&body, "id and kind")?;
     let kind = kind
         .map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind))

@@ -7,6 +7,7 @@
 use axum::http::request::Parts;
 use hyper::body::Incoming;
 use rtad_http::body::BodyError;
+use rtad_http::room::Share;
 use rtad_http::timing::Arrival;
 use rtad_log::Raw;
 
@@ -29,18 +30,19 @@ pub fn answer(
     async move {
         // Only an incomplete body is awaited, and only of a caller with credentials. The others get
         // their refusal below.
-        let wait = || {
+        let wait = |length| {
             let catalog = app.serving.load();
             let served = catalog.platform_at(head.uri.path())?;
             served
                 .platform
                 .access
                 .admits(&head.headers)
-                .then(|| app.permit(arrival))?
+                .then(|| app.permit(length, Share::Whole))?
         };
         let body = app
             .read_body(body, app.max_body, wait)
             .await
+            .map(|read| read.bytes)
             .map_err(failure_of);
         // Loaded after the last await: a slow body holds no generation.
         let catalog = app.serving.load();

@@ -81,7 +81,7 @@ const GAUGES: &[(&str, &str)] = &[
     ("rtad_in_flight", "Requests being answered"),
     (
         "rtad_buffered_bytes",
-        "Bytes of unanswered requests, beyond 8 KiB per connection",
+        "Declared bytes of bodies that did not arrive with their heads",
     ),
     ("rtad_connections", "Open connections of the decision port"),
     (

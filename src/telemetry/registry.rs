@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::{
 };
 use parking_lot::Mutex;
 
-use rtad_http::budget::ByteBudget;
+use rtad_http::room::BodyRoom;
 
 use super::connections::{ConnectionPermit, OpenConnections};
 use super::decisions::{BucketCounters, DecisionCounters, IdCounters, PlainCounter};
@@ -33,7 +33,7 @@ pub struct Telemetry {
     in_flight_gauge: Gauge,
     connections: Arc<OpenConnections>,
     connections_gauge: Gauge,
-    budget: OnceLock<Arc<ByteBudget>>,
+    room: OnceLock<Arc<BodyRoom>>,
 }
 
 /// Counters of the workers, by labels. Equal labels share a counter.
@@ -82,7 +82,7 @@ impl Default for Telemetry {
             in_flight_gauge,
             connections,
             connections_gauge,
-            budget: OnceLock::new(),
+            room: OnceLock::new(),
         }
     }
 }
@@ -250,9 +250,9 @@ impl Telemetry {
         None
     }
 
-    /// Sets the budget of the decision port's unanswered bytes.
-    pub fn observe_budget(&self, budget: Arc<ByteBudget>) {
-        let _ = self.budget.set(budget);
+    /// Sets the room of the decision port's incomplete bodies.
+    pub fn observe_room(&self, room: Arc<BodyRoom>) {
+        let _ = self.room.set(room);
     }
 
     /// Open connections of the decision port.
@@ -336,10 +336,9 @@ impl Telemetry {
         self.in_flight_gauge
             .set(self.in_flight.sum(0).cast_signed().max(0) as f64);
         self.connections_gauge.set(self.connections() as f64);
-        if let Some(budget) = self.budget.get() {
+        if let Some(room) = self.room.get() {
             self.gauge("rtad_buffered_bytes", &[])
-                .set(budget.taken() as f64);
-            self.shed.increment(budget.take_refusals());
+                .set(room.taken_bytes() as f64);
         }
         let labeled = self.labeled.lock();
         let routes = || self.routes.iter().chain(labeled.platform_routes.values());

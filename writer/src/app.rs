@@ -18,6 +18,7 @@ use rtad_core::device::KeyMaker;
 use rtad_core::snapshot::AudienceName;
 use rtad_http::body::has_encoding;
 use rtad_http::origin::is_cross_site;
+use rtad_http::room::BodyRoom;
 
 use super::audience::Writers;
 use super::error::ApiError;
@@ -39,6 +40,8 @@ pub struct App {
     pub(super) keys: Arc<KeyMaker>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) draining: AtomicBool,
+    /// Memory for bodies that arrive in parts.
+    pub(super) room: BodyRoom,
     /// Public host names under which clients reach the admin port.
     pub(super) admin_hosts: Vec<String>,
 }
@@ -203,6 +206,7 @@ mod tests {
             keys: Arc::default(),
             telemetry: Arc::clone(&telemetry),
             draining: AtomicBool::new(false),
+            room: BodyRoom::new(1 << 20),
             admin_hosts: Vec::new(),
         };
         let audience: AudienceName = "a".parse().unwrap();

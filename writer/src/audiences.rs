@@ -153,7 +153,7 @@ pub async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     refuse_owned(&app, &audience)?;
-    let Creation { fpr, filter } = with_body(request.into_body(), |body| {
+    let Creation { fpr, filter } = with_body(&app.room, request.into_body(), |body| {
         parse_json(&body, "fpr and filter")
     })
     .await?;
@@ -232,7 +232,7 @@ pub async fn expire(
     NamedAudience(audience): NamedAudience,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Expiry { at_unix_seconds } = with_body(request.into_body(), |body| {
+    let Expiry { at_unix_seconds } = with_body(&app.room, request.into_body(), |body| {
         parse_json(&body, "at_unix_seconds")
     })
     .await?;

@@ -1,11 +1,12 @@
-//! Request bodies. The port's budget bounds the memory of all bodies.
+//! Request bodies. One room bounds the memory of those that arrive in parts.
 
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use rtad_http::body::{BodyLimits, read};
+use rtad_http::body::{BodyLimits, ReadBody, read};
 use rtad_http::query::parameter;
+use rtad_http::room::{BodyRoom, Share};
 
 use super::error::ApiError;
 
@@ -14,7 +15,7 @@ const LIMITS: BodyLimits = BodyLimits {
     max_bytes: 16 << 20,
     timeout: Duration::from_secs(30),
 };
-/// Bytes of all bodies; parsing takes up to twice that.
+/// Bytes of all bodies that arrive in parts; parsing takes up to twice that.
 pub const MAX_BUFFERED: usize = 256 << 20;
 
 /// Bodies up to this size are processed at once: a change of threads costs more.
@@ -46,10 +47,15 @@ pub fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), ApiError>
 
 /// Reads a body and processes it; a large one on the blocking pool.
 pub async fn with_body<T: Send + 'static>(
+    room: &BodyRoom,
     body: Body,
     work: impl FnOnce(Bytes) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let bytes = read(body, LIMITS, || Some(())).await?;
+    // The permit stays until the body is processed.
+    let ReadBody {
+        bytes,
+        permit: _permit,
+    } = read(body, LIMITS, |length| room.take(length, Share::Whole)).await?;
     if bytes.len() <= SMALL {
         return work(bytes);
     }

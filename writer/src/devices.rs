@@ -66,11 +66,11 @@ pub async fn write(
     } = match is_octet_stream(&head.headers) {
         true => {
             let op = query_op(head.uri.query())?;
-            with_body(body, move |body| parse_binary(&keys, op, &body)).await?
+            with_body(&app.room, body, move |body| parse_binary(&keys, op, &body)).await?
         }
         false => {
             refuse_parameter(head.uri.query(), "op")?;
-            with_body(body, move |body| parse_json(&keys, &body)).await?
+            with_body(&app.room, body, move |body| parse_json(&keys, &body)).await?
         }
     };
     let (op, accepted) = (request.op, request.keys.len());

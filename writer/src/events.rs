@@ -185,7 +185,7 @@ async fn read_batch(app: &App, request: Request, needs_digest: bool) -> Result<B
         true => query_time(head.uri.query())?,
         false => refuse_parameter(head.uri.query(), AT).map(|()| None)?,
     };
-    with_body(body, move |body| {
+    with_body(&app.room, body, move |body| {
         let mut batch = match is_binary {
             true => parse_binary(&keys, at, &body),
             false => parse_json(&keys, &body),

@@ -25,6 +25,7 @@ use rtad_http::logging::{LogLevel, init_logging};
 use rtad_http::open_files::permit_connections;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
+use rtad_http::room::BodyRoom;
 use rtad_http::signals::{Signal, Signals};
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
@@ -47,7 +48,6 @@ const ADMIN_LIMITS: PortLimits = PortLimits {
     max_connections: 64,
     frees_idle: true,
     idle_timeout: IDLE_TIMEOUT,
-    max_buffered: 1 << 20,
 };
 
 /// Accept writes over HTTP: add and remove devices; create, disable, expire and delete audiences;
@@ -285,6 +285,7 @@ async fn serve(
         keys: Arc::new(KeyMaker::with_extra_blanks(&args.blanks)),
         telemetry: Arc::clone(&telemetry),
         draining: AtomicBool::new(false),
+        room: BodyRoom::new(MAX_BUFFERED),
         admin_hosts: args.admin_hosts.clone(),
     });
     tracing::info!(
@@ -314,7 +315,6 @@ async fn serve(
         max_connections: permit_connections(MAX_CONNECTIONS),
         frees_idle: false,
         idle_timeout: IDLE_TIMEOUT,
-        max_buffered: MAX_BUFFERED,
     };
     let mut port = tokio::spawn(port::serve(listener, service, limits, phases));
 

@@ -13,8 +13,8 @@ use hyper::body::Body;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
-use crate::budget::OverBudget;
-use crate::metered::SEND_PAUSE;
+use crate::room::BodyPermit;
+use crate::stream::SEND_PAUSE;
 
 /// Reason why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum BodyError {
     Timeout,
     /// Truncated, or invalid HTTP.
     Broken,
-    /// Not complete on arrival, and no permit or no memory to wait for the rest.
+    /// Not complete on arrival, and no room to wait for the rest.
     Overloaded,
 }
 
@@ -38,8 +38,18 @@ pub struct BodyLimits {
     pub timeout: Duration,
 }
 
+/// A body, with its part of the port's room for as long as the body is in use.
+#[derive(Debug)]
+pub struct ReadBody<'a> {
+    /// The whole body.
+    pub bytes: Bytes,
+    /// `None` if the body arrived with its head.
+    pub permit: Option<BodyPermit<'a>>,
+}
+
 /// Reads a body. A body that arrived with its head, as nearly all do, costs no copy and no timer.
-/// Waiting for the rest of any other needs a permit from `wait`.
+/// Waiting for the rest of any other needs a permit from `wait`, which gets the body's length, or
+/// the limit if the length is unknown.
 ///
 /// A body with a length over the limit is not read at all, so a client that sends `Expect:
 /// 100-continue` is not asked for it.
@@ -47,19 +57,21 @@ pub struct BodyLimits {
 /// # Errors
 ///
 /// [`BodyError`].
-pub fn read<B, P>(
+pub fn read<'a, B>(
     body: B,
     limits: BodyLimits,
-    wait: impl FnOnce() -> Option<P>,
-) -> impl Future<Output = Result<Bytes, BodyError>>
+    wait: impl FnOnce(usize) -> Option<BodyPermit<'a>>,
+) -> impl Future<Output = Result<ReadBody<'a>, BodyError>>
 where
-    B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+    B: Body<Data = Bytes> + Unpin,
 {
     let BodyLimits {
         max_bytes,
         timeout: within,
     } = limits;
-    let is_too_large = body.size_hint().lower() > max_bytes as u64;
+    let size = body.size_hint();
+    let is_too_large = size.lower() > max_bytes as u64;
+    let length = size.exact().map_or(max_bytes, |length| length as usize);
     // The future of an `async fn` would have its arguments twice.
     let mut reading = BodyReader {
         body,
@@ -72,30 +84,55 @@ where
             return Err(BodyError::TooLarge(max_bytes));
         }
         if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(reading.poll(context))).await {
-            return read;
+            return read.map(|bytes| ReadBody {
+                bytes,
+                permit: None,
+            });
         }
+
         // Boxed, as few requests wait for a timer.
-        Box::pin(read_rest(reading, within, wait())).await
+        match wait(length) {
+            Some(permit) => Box::pin(read_rest(reading, within, length, permit)).await,
+            None => Box::pin(drop_rest(reading, within)).await,
+        }
     }
 }
 
-/// Waits for the rest of a body if there is a permit. Else reads and drops the rest of the shed
-/// request, so that its connection stays usable: under overload new connections are the largest
-/// cost.
-async fn read_rest<B, P>(
+/// Waits for the rest of a body.
+async fn read_rest<B>(
     mut reading: BodyReader<B>,
     within: Duration,
-    permit: Option<P>,
-) -> Result<Bytes, BodyError>
+    length: usize,
+    permit: BodyPermit<'_>,
+) -> Result<ReadBody<'_>, BodyError>
 where
-    B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+    B: Body<Data = Bytes> + Unpin,
 {
-    if permit.is_some() {
-        let rest = poll_fn(|context| reading.poll(context));
-        return timeout(within, rest)
-            .await
-            .unwrap_or(Err(BodyError::Timeout));
+    if reading.body.size_hint().exact().is_some() {
+        // A buffer that grows would take up to three times the length that the permit is for.
+        let received = reading.all.len();
+        reading.all.reserve(length - received);
     }
+
+    let rest = poll_fn(|context| reading.poll(context));
+    let bytes = timeout(within, rest)
+        .await
+        .unwrap_or(Err(BodyError::Timeout))?;
+    Ok(ReadBody {
+        bytes,
+        permit: Some(permit),
+    })
+}
+
+/// Reads and drops the rest of a shed request, so that its connection stays usable: under overload
+/// new connections are the largest cost.
+async fn drop_rest<B>(
+    mut reading: BodyReader<B>,
+    within: Duration,
+) -> Result<ReadBody<'static>, BodyError>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
     let rest = async {
         let mut dropped = 0;
         while dropped < reading.max_bytes
@@ -118,22 +155,20 @@ struct BodyReader<B> {
     all: BytesMut,
 }
 
-impl<B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin> BodyReader<B> {
+impl<B: Body<Data = Bytes> + Unpin> BodyReader<B> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         while let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) {
             // Trailers are ignored.
-            let Ok(part) = frame.map_err(|error| error_of(&error))?.into_data() else {
+            let Ok(part) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
                 continue;
             };
             if part.len() > self.max_bytes - self.first.len().max(self.all.len()) {
                 return Poll::Ready(Err(BodyError::TooLarge(self.max_bytes)));
             }
-            if self.first.is_empty() {
+            if self.first.is_empty() && self.all.is_empty() {
                 self.first = part;
             } else {
-                if self.all.is_empty() {
-                    self.all.extend_from_slice(&self.first);
-                }
+                self.all.extend_from_slice(&std::mem::take(&mut self.first));
                 self.all.extend_from_slice(&part);
             }
             if self.body.is_end_stream() {
@@ -146,20 +181,6 @@ impl<B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin> BodyRead
         } else {
             all.freeze()
         }))
-    }
-}
-
-fn error_of(error: &(dyn std::error::Error + 'static)) -> BodyError {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    let is_over_budget = |error: &(dyn std::error::Error + 'static)| {
-        let io = error.downcast_ref::<std::io::Error>();
-        io.and_then(std::io::Error::get_ref)
-            .is_some_and(|inner| inner.is::<OverBudget>())
-    };
-    if causes.any(is_over_budget) {
-        BodyError::Overloaded
-    } else {
-        BodyError::Broken
     }
 }
 

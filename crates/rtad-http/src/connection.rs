@@ -23,7 +23,6 @@ use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use tokio::time::timeout;
 
-use crate::budget::{Account, ByteBudget};
 use crate::timing::{ReadyAt, TimestampWaker};
 
 /// Time for the first request of a connection that was just accepted, after an order.
@@ -32,13 +31,10 @@ const FIRST_REQUEST: Duration = Duration::from_millis(100);
 const REST_OF_HEAD: Duration = Duration::from_secs(1);
 
 /// State of one connection. Only the task that serves it writes the counters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Connection {
     pub(crate) started: AtomicU64,
     pub(crate) answered: AtomicU64,
-    /// Answers that are written, and whose bytes are returned to the budget.
-    settled: AtomicU64,
-    account: Account,
     order: AtomicU8,
     waker: AtomicWaker,
     pub(crate) ready_at: Arc<ReadyAt>,
@@ -49,32 +45,6 @@ pub const END_AFTER_REQUEST: u8 = 1;
 pub const END: u8 = 2;
 
 impl Connection {
-    pub fn new(budget: &Arc<ByteBudget>) -> Self {
-        Self {
-            started: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
-            account: Account::new(Arc::clone(budget)),
-            order: AtomicU8::new(0),
-            waker: AtomicWaker::new(),
-            ready_at: Arc::default(),
-        }
-    }
-
-    /// Its unanswered bytes.
-    pub const fn account(&self) -> &Account {
-        &self.account
-    }
-
-    /// Returns the bytes of the answered requests to the budget.
-    pub fn settle_if_answered(&self) {
-        let answered = self.answered.load(Ordering::Relaxed);
-        if self.settled.load(Ordering::Relaxed) != answered {
-            self.settled.store(answered, Ordering::Relaxed);
-            self.account.settle();
-        }
-    }
-
     pub fn give_order(&self, order: u8) {
         if self.order.fetch_max(order, Ordering::Relaxed) < order {
             self.waker.wake();
@@ -171,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn stronger_order_arrives_after_a_weaker_one() {
-        let connection = Arc::new(Connection::new(&ByteBudget::new(0)));
+        let connection = Arc::new(Connection::default());
         let served = tokio::spawn({
             let connection = Arc::clone(&connection);
             async move {

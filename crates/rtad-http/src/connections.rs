@@ -1,8 +1,7 @@
 //! Connections of one runtime: requests, idle timeout and shutdown.
 //!
 //! The idle timeout runs until a request has arrived with its whole head, so it also limits slow
-//! heads. Each runtime inspects its connections four times per timeout. Unanswered bytes of all
-//! connections have a common budget.
+//! heads. Each runtime inspects its connections four times per timeout.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -23,17 +22,17 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower_service::Service;
 
-use crate::budget::{ByteBudget, FREE_BYTES};
 use crate::connection::{Connection, END, END_AFTER_REQUEST};
-use crate::metered::MeteredStream;
 use crate::phase::{Phase, closing};
+use crate::stream::ClientStream;
 use crate::timing::{Arrival, UNKNOWN_PEER};
 
 /// Inspections of all connections per idle timeout.
 const INSPECTIONS: u32 = 4;
 
-/// Size limit of a request's head, in bytes.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Size limit of a request's head, and of a read, in bytes. Each connection may keep a buffer of
+/// this size, so larger reads, which bodies of batches would profit from, are given up.
+const MAX_BUFFER_BYTES: usize = 16 << 10;
 
 /// A service that answers the requests of a connection.
 pub trait RequestService: Send + Sync + 'static {
@@ -84,25 +83,17 @@ struct Watched {
 pub struct Connections<S> {
     service: S,
     idle_timeout: Duration,
-    budget: Arc<ByteBudget>,
     phase: watch::Receiver<Phase>,
     open: Mutex<Vec<Watched>>,
 }
 
 impl<S> Connections<S> {
     /// Answers requests by `service`. Closes connections that are idle for `idle_timeout` to 1.25
-    /// times `idle_timeout`, and all connections in the closing phase. Their unanswered bytes come
-    /// from `budget`.
-    pub fn new(
-        service: S,
-        idle_timeout: Duration,
-        budget: Arc<ByteBudget>,
-        phase: watch::Receiver<Phase>,
-    ) -> Self {
+    /// times `idle_timeout`, and all connections in the closing phase.
+    pub fn new(service: S, idle_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
         Self {
             service,
             idle_timeout,
-            budget,
             phase,
             open: Mutex::default(),
         }
@@ -188,7 +179,7 @@ impl<S: RequestService> Connections<S> {
         let Ok(stream) = self.prepare(stream) else {
             return;
         };
-        let connection = Arc::new(Connection::new(&self.budget));
+        let connection = Arc::new(Connection::default());
         // Differs from any real count, so the first inspection counts as activity.
         let answered = u64::MAX;
         let weak = Arc::downgrade(&connection);
@@ -203,9 +194,6 @@ impl<S: RequestService> Connections<S> {
         }
         let service = service_fn(|request: Request<Incoming>| {
             Connection::count(&connection.started);
-            if request.body().size_hint().lower() > FREE_BYTES as u64 {
-                connection.account().enlarge();
-            }
             let arrival = connection.ready_at.start(peer);
             let connection = &connection;
             self.service.answer(request, arrival).map(|answer| {
@@ -213,9 +201,9 @@ impl<S: RequestService> Connections<S> {
                 Ok::<_, Infallible>(answer)
             })
         });
-        let stream = MeteredStream::new(stream, Arc::clone(&connection));
+        let stream = ClientStream::new(stream);
         let mut http = http1::Builder::new()
-            .max_buf_size(MAX_HEAD_BYTES)
+            .max_buf_size(MAX_BUFFER_BYTES)
             // Answers are small: one copy costs less than a vectored write of two buffers.
             .writev(false)
             // No client needs the date.
@@ -251,11 +239,9 @@ mod tests {
 
     fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<Untimed<Router>>> {
         let router = Router::new().route("/", get(async || "yes"));
-        let budget = ByteBudget::new(1 << 20);
         Arc::new(Connections::new(
             Untimed(router),
             Duration::from_secs(75),
-            budget,
             phase,
         ))
     }

@@ -11,11 +11,10 @@
 //! | [`phase`] | phase of a port: serving or closing |
 //! | [`open_files`] | limit of open files |
 //! | [`timing`] | peer, start and queueing delay of a request |
-//! | [`budget`] | memory for unanswered requests |
-//! | [`unfinished`] | limits on requests with incomplete bodies |
+//! | [`room`] | memory for incomplete request bodies |
 //! | [`listener`] | binding, listening and accepting |
 //! | `connection` | state and loop of one connection |
-//! | `metered` | stream of a connection: counted reads, and a close that loses no answer |
+//! | `stream` | stream of a connection: no reads while answers wait, and a close that loses none |
 //! | [`connections`] | connections of one runtime: idle time-out and drain |
 //! | [`workers`] | a thread and a runtime per core |
 //! | [`port`] | a port served by the current runtime |
@@ -30,21 +29,20 @@
 //! of tokens belong to the programs. The crate uses no other crate of the workspace.
 
 pub mod body;
-pub mod budget;
 mod connection;
 pub mod connections;
 pub mod json;
 pub mod listener;
 pub mod logging;
-mod metered;
 pub mod open_files;
 pub mod origin;
 pub mod phase;
 pub mod port;
 pub mod problem;
 pub mod query;
+pub mod room;
 pub mod signals;
+mod stream;
 pub mod timing;
 pub mod tokens;
-pub mod unfinished;
 pub mod workers;

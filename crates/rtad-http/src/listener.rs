@@ -20,8 +20,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// Interval between log lines about such failures.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Answer to a connection over the limit, or to a head that exceeds the budget.
-pub(crate) const REFUSAL: &[u8] =
+/// Answer to a connection over the limit.
+const REFUSAL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 /// Binds an address without listening. A port in use fails before any snapshot is loaded, and

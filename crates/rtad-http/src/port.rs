@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::budget::ByteBudget;
 use crate::connections::{Connections, RequestService};
 use crate::listener::accept;
 use crate::phase::Phase;
@@ -23,9 +22,6 @@ pub struct PortLimits {
     pub frees_idle: bool,
     /// A connection without a request for this long is closed; also limits slow heads.
     pub idle_timeout: Duration,
-    /// Bytes of unanswered requests of all connections, beyond
-    /// [`FREE_BYTES`](crate::budget::FREE_BYTES) each.
-    pub max_buffered: usize,
 }
 
 /// Serves a port until the phase is closing and the last connection has ended.
@@ -39,8 +35,7 @@ pub async fn serve(
     limits: PortLimits,
     phase: watch::Receiver<Phase>,
 ) -> io::Result<()> {
-    let budget = ByteBudget::new(limits.max_buffered);
-    let connections = Connections::new(service, limits.idle_timeout, budget, phase.clone());
+    let connections = Connections::new(service, limits.idle_timeout, phase.clone());
     let connections = Arc::new(connections);
     let watch = tokio::spawn(Arc::clone(&connections).watch());
     let permits = Arc::new(Semaphore::new(limits.max_connections));

@@ -136,7 +136,7 @@ def up_and_fast(board):
         "Buffered",
         BYTES,
         [(of("rtad_buffered_bytes"), "{{pod}} {{instance}}")],
-        "Bytes of unanswered requests; at server.max_buffered, incomplete requests are refused.",
+        "Declared bytes of incomplete bodies; at server.max_buffered, further ones are refused.",
     )
     board.graph(
         "Connections",

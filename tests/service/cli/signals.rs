@@ -31,7 +31,7 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
     let strategies = || rtad.connect_admin().get("/v1/status").ok()["strategies"].clone();
     let only_one =
         "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
-    store.config_file("max_in_flight = 7", only_one);
+    store.config_file("max_connections = 7", only_one);
     rtad.signal("HUP");
     let reloaded = rtad.log("config reloaded", 1);
     assert_eq!(reloaded["needs_restart"], "server");
@@ -41,17 +41,17 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
         "{changed}"
     );
     assert!(
-        changed.contains("server.max_in_flight, strategy."),
+        changed.contains("server.max_connections, strategy."),
         "{changed}"
     );
     assert_eq!(strategies(), json!(["no-vip"]));
 
-    store.config_file("max_in_flight = 0", &format!("{only_one}\nshadow = \"x\""));
+    store.config_file("max_connections = 0", &format!("{only_one}\nshadow = \"x\""));
     rtad.signal("HUP");
     let message = "config not reloaded; the old one stays";
     let reason = rtad.log(message, 1)["reason"].as_str().unwrap().to_owned();
     assert!(
-        reason.contains("server.max_in_flight") && reason.contains("shadow is \"x\""),
+        reason.contains("server.max_connections") && reason.contains("shadow is \"x\""),
         "{reason}"
     );
     assert_eq!(strategies(), json!(["no-vip"]));

@@ -7,6 +7,8 @@ use testkit::client::{Client, metric};
 use testkit::wait_until;
 
 const HELD_HEAD: &str = "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n";
+/// Room for one incomplete body: each takes at least 1 KiB.
+const ROOM_FOR_ONE: &str = "max_body = \"1KiB\"\nmax_buffered = \"1KiB\"";
 
 fn target() -> String {
     format!("/v1/check/old_users/{}", OLD_USERS[0].1)
@@ -104,7 +106,7 @@ fn hold(server: &FixtureServer) -> Client {
 
 #[test]
 fn incomplete_requests_over_the_limit_are_shed_and_complete_ones_answered() {
-    let server = FixtureServer::with_everything("max_in_flight = 1");
+    let server = FixtureServer::with_everything(ROOM_FOR_ONE);
     let mut held = hold(&server);
     let mut client = server.connect();
     client.get(&target()).ok();
@@ -131,62 +133,63 @@ fn incomplete_requests_over_the_limit_are_shed_and_complete_ones_answered() {
     );
 }
 
-/// One client address holds at most half of the permits.
-#[test]
-fn unfinished_requests_of_one_address_leave_permits_for_others() {
-    let server = FixtureServer::with_everything("max_in_flight = 4");
-    let mut held: Vec<_> = (0..2).map(|_| server.connect()).collect();
-    held.iter_mut().for_each(|client| client.send(HELD_HEAD));
-    wait_until("rtad_in_flight is 2", || {
-        metric(&server.metrics(), "rtad_in_flight") == 2.0
-    });
-    let mut third = server.connect();
-    third.send(HELD_HEAD);
-    third.next().unwrap().problem(503, "overloaded");
+fn buffered(server: &FixtureServer) -> f64 {
+    metric(&server.metrics(), "rtad_buffered_bytes")
 }
 
-/// Heads and bodies of all connections share `max_buffered`.
+/// Incomplete bodies of all connections share `max_buffered`, and batches have half of it.
 #[test]
-fn buffered_bytes_are_bounded_for_all_connections_together() {
-    let server = FixtureServer::with_everything("max_buffered = \"256KiB\"\nmax_in_flight = 1000");
-    let partial_head = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(60_000));
-    let mut heads: Vec<_> = (0..20).map(|_| server.connect()).collect();
-    for head in &mut heads {
-        head.send(&partial_head);
-    }
-    let mut refused = Vec::new();
-    // 256 KiB are four heads of 60,000 bytes, less 8 KiB each.
-    let buffered = wait_until("the heads are refused or buffered", || {
-        refused.extend(heads.extract_if(.., |head| {
-            let answer = head.try_next(Duration::from_millis(1));
-            answer
-                .inspect(|answer| assert_eq!(answer.status, 503))
-                .is_some()
-        }));
-        let metrics = server.metrics();
-        let (shed, buffered) = (
-            metric(&metrics, "rtad_shed_total"),
-            metric(&metrics, "rtad_buffered_bytes"),
-        );
-        let are_all = refused.len() >= 15 && shed == refused.len() as f64;
-        (are_all && buffered >= 180_000.0).then_some(buffered)
-    });
-    assert!(refused.len() <= 16, "{} of 20 are refused", refused.len());
-    assert!(buffered <= 262_144.0, "{buffered}");
-    // Other requests are answered, but none that needs more than its own 8 KiB.
+fn incomplete_bodies_are_bounded_for_all_connections_together() {
+    let server = FixtureServer::with_everything("max_body = \"64KiB\"\nmax_buffered = \"256KiB\"");
+    let incomplete = |path: &str, length: usize| {
+        let mut client = server.connect();
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\nx"
+        ));
+        client
+    };
+    let batch = incomplete("/v1/check/old_users", 100 << 10);
+    wait_until("the batch has its room", || buffered(&server) == 102_400.0);
+    let mut second = incomplete("/v1/check/old_users", 100 << 10);
+    second.next().unwrap().problem(503, "overloaded");
+
+    let held = [(); 2].map(|()| incomplete("/v1/decide", 64 << 10));
+    wait_until("the others have theirs", || buffered(&server) == 233_472.0);
+    let mut third = incomplete("/v1/decide", 64 << 10);
+    third.next().unwrap().problem(503, "overloaded");
+    assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 2.0);
+    // Complete requests, and incomplete ones for which there is room, are answered.
     server.connect().get(&target()).ok();
-    let mut batch = server.connect();
-    batch.send("POST /v1/check/old_users HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n");
-    batch.send("x".repeat(100_000));
-    batch
-        .next()
-        .expect("an answer to a body that found no memory")
-        .problem(503, "overloaded");
-    drop(heads);
+    server.connect().post("/v1/decide", "{}").ok();
+    let mut small = incomplete("/v1/decide", 1_000);
+    small.send("x".repeat(999));
+    small.next().unwrap().problem(400, "bad_body");
+
+    drop((batch, held));
+    wait_until("the room is returned", || buffered(&server) == 0.0);
     let body = format!(r#"{{"ids":["{}"]}}"#, "x".repeat(100_000));
-    wait_until("memory is returned", || {
-        server.connect().post("/v1/check/old_users", &body).status == 200
-    });
+    server.connect().post("/v1/check/old_users", &body).ok();
+}
+
+/// A client that sends no length takes as much as the largest body.
+#[test]
+fn chunked_body_takes_the_room_of_the_largest() {
+    let server = FixtureServer::with_everything("max_body = \"64KiB\"");
+    let mut client = server.connect();
+    client.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    wait_until("the body has its room", || buffered(&server) == 65_536.0);
+    client.send("2\r\n{}\r\n0\r\n\r\n");
+    client.next().unwrap().ok();
+    wait_until("the room is returned", || buffered(&server) == 0.0);
+}
+
+#[test]
+fn head_over_the_limit_is_refused() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    client.send(format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(16 << 10)));
+    assert_eq!(client.next().unwrap().status, 431);
+    client.closes();
 }
 
 /// A client that has closed its side gets its answer.
@@ -303,7 +306,7 @@ fn delayed_batches_are_shed_and_platform_requests_are_not() {
 
 #[test]
 fn disconnect_releases_the_request_permit() {
-    let server = FixtureServer::with_everything("max_in_flight = 1");
+    let server = FixtureServer::with_everything(ROOM_FOR_ONE);
     drop(hold(&server));
     wait_until("rtad_in_flight is 0", || {
         metric(&server.metrics(), "rtad_in_flight") == 0.0

@@ -365,7 +365,7 @@ fn client_still_sending_receives_the_answer_to_an_oversized_body() {
 
 #[test]
 fn overload_sheds_only_requests_with_incomplete_bodies() {
-    let server = server("max_in_flight = 1");
+    let server = server("max_body = \"1KiB\"\nmax_buffered = \"1KiB\"");
     let mut held = server.connect();
     held.send("POST /rta/bold HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
     wait_until("rtad_in_flight is 1", || {
@@ -405,7 +405,7 @@ fn overload_sheds_only_requests_with_incomplete_bodies() {
 /// An unauthorized caller with an unfinished body is refused at once: it takes no permit.
 #[test]
 fn callers_without_credentials_cannot_hold_permits() {
-    let server = server("max_in_flight = 2");
+    let server = server("max_body = \"1KiB\"\nmax_buffered = \"1KiB\"");
     let body = tencent_request(NON_MEMBER);
     let head = |headers: &str| {
         let length = body.len();
@@ -414,7 +414,7 @@ fn callers_without_credentials_cannot_hold_permits() {
     for _ in 0..4 {
         let mut caller = server.connect();
         caller.send(head(""));
-        // One permit for each address: that caller would have it.
+        // There is room for one body: that caller would have it.
         let mut known = server.connect();
         known.send(head("X-Rta-Token: new\r\n"));
         let answer = caller

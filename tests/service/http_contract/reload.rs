@@ -134,7 +134,7 @@ fn restart_only_settings_are_reported_and_the_rest_applied() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     server.write_config(
-        "max_in_flight = 1",
+        "max_connections = 1",
         &format!("{ONLY_VIP}\n[ids]\nblank = [\"junk\"]"),
     );
     assert_eq!(

@@ -1,19 +1,14 @@
-//! A connection's stream that counts unanswered bytes, and closes without losing the last answer.
+//! A connection's stream that reads no requests while answers are not read, and closes without
+//! losing the last answer.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BufMut as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_util::io::poll_read_buf;
-
-use crate::connection::Connection;
-use crate::listener::REFUSAL;
 
 /// Most unread bytes that are received after the last answer.
 const MAX_LINGER_BYTES: usize = 1 << 20;
@@ -24,20 +19,18 @@ pub const SEND_PAUSE: Duration = Duration::from_millis(100);
 
 /// The stream of a connection.
 #[derive(Debug)]
-pub struct MeteredStream {
+pub struct ClientStream {
     stream: TcpStream,
-    connection: Arc<Connection>,
     /// The client does not read its answers.
     is_blocked: bool,
     /// The client has closed its side, or the connection is broken.
     has_ended: bool,
 }
 
-impl MeteredStream {
-    pub const fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
+impl ClientStream {
+    pub const fn new(stream: TcpStream) -> Self {
         Self {
             stream,
-            connection,
             is_blocked: false,
             has_ended: false,
         }
@@ -62,7 +55,7 @@ impl MeteredStream {
     }
 }
 
-impl AsyncRead for MeteredStream {
+impl AsyncRead for ClientStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -73,24 +66,18 @@ impl AsyncRead for MeteredStream {
             // Else pipelined requests would fill the memory with answers. `poll_write` wakes.
             return Poll::Pending;
         }
-        let (stream, largest) = (
-            Pin::new(&mut this.stream),
-            this.connection.account().largest_read(),
-        );
-        let read = ready!(poll_read_buf(stream, context, &mut buffer.limit(largest)));
-        this.has_ended = !matches!(read, Ok(1..));
-        if let Err(over_budget) = this.connection.account().add(read?) {
-            if this.connection.answered_if_idle().is_some() {
-                // A few bytes: the socket takes them, or the client does not read.
-                let _ = this.stream.try_write(REFUSAL);
-            }
-            return Poll::Ready(Err(io::Error::other(over_budget)));
-        }
-        Poll::Ready(Ok(()))
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        this.has_ended = match &read {
+            Poll::Ready(Ok(())) => buffer.filled().len() == before,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        };
+        read
     }
 }
 
-impl AsyncWrite for MeteredStream {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -104,9 +91,7 @@ impl AsyncWrite for MeteredStream {
         written
     }
 
-    /// hyper flushes after the last byte of an answer was written.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.connection.settle_if_answered();
         Pin::new(&mut self.get_mut().stream).poll_flush(context)
     }
 
