@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtad_core::device::KeyMaker;
-use rtad_http::connections::{Connections, Untimed};
+use rtad_http::connections::{Connections, RouterService};
 use rtad_http::listener;
 use rtad_http::open_files::permit_connections;
 use rtad_http::phase::{Phase, always_serving};
@@ -224,7 +224,7 @@ impl SharedParts {
             readiness: Arc::clone(&self.shared.readiness),
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),
-            max_wait: self.server.max_wait,
+            batch_turn: Arc::default(),
             room: Arc::new(BodyRoom::new(self.max_buffered())),
             log: None,
         }
@@ -338,10 +338,10 @@ fn start_admin_port(
             tokio::spawn(async move { reloader.watch(interval).await });
         }
         if let Some(listener) = metrics {
-            let router = Untimed(metrics_router(Arc::clone(&app)));
+            let router = RouterService(metrics_router(Arc::clone(&app)));
             tokio::spawn(port::serve(listener, router, limits, always_serving()));
         }
-        let router = Untimed(admin_router(app));
+        let router = RouterService(admin_router(app));
         if let Err(error) = port::serve(listener, router, limits, always_serving()).await {
             tracing::error!(%error, "admin port failed");
         }
@@ -368,6 +368,7 @@ fn open_decision_port(
         let tap = log.as_ref().map(|log| Arc::new(log.tap()));
         let app = App {
             log: tap,
+            batch_turn: Arc::default(),
             ..app.clone()
         };
         let service = DecisionService { app };

@@ -26,7 +26,6 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::period::PeriodUnit;
 use rtad_core::schedule::Schedule;
 use rtad_core::snapshot::Snapshot;
-use rtad_http::timing::Arrival;
 use rtad_log::Raw;
 use testkit::platform::{OCEAN_REQUEST, TENCENT_REQUEST};
 use testkit::store::{Spec, snapshot};
@@ -291,11 +290,6 @@ fn logged_requests_do_not_allocate() {
                 });
             });
         if let Some(entry) = entry {
-            let arrival = Arrival {
-                peer: std::net::Ipv4Addr::LOCALHOST.into(),
-                started: Instant::now(),
-                queued: std::time::Duration::ZERO,
-            };
             let raw = Some(Raw {
                 query: None,
                 body: b"",
@@ -304,7 +298,7 @@ fn logged_requests_do_not_allocate() {
                 platform: "tencent",
                 failure: None,
                 raw,
-                arrival,
+                started: Instant::now(),
             };
             entry.finish(&catalog, &answer);
         }

@@ -165,7 +165,7 @@ impl Server {
     fn start(store: &str) -> Self {
         // A batch of a saturated debug build may wait longer than the default of 50 ms.
         let server = "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-                      workers = 2\nmax_wait = \"1h\"";
+                      workers = 2";
         let text = format!("{server}\n[store]\nurl = {store:?}\npoll_interval = \"1h\"\n{CONFIG}");
         let assembly = Assembly::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).unwrap();
         // One more thread, for the acceptor.

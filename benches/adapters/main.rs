@@ -39,7 +39,6 @@ use rtad::telemetry::{Telemetry, count_as_worker};
 use rtad_core::device::KeyMaker;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::GenerationFacts;
-use rtad_http::timing::Arrival;
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 
@@ -218,15 +217,6 @@ fn thread_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-fn arrival() -> Arrival {
-    let peer = std::net::IpAddr::from([127, 0, 0, 1]);
-    Arrival {
-        peer,
-        started: Instant::now(),
-        queued: Duration::ZERO,
-    }
-}
-
 /// A decision log of all requests, in a folder that is removed at the end.
 struct Log {
     tap: LogTap,
@@ -272,7 +262,8 @@ fn answered(
         query: None,
     };
     let (body, mut read) = (Ok(body), Read::default());
-    let (arrival, mut entry) = (arrival(), tap.map(LogTap::begin));
+    let started = Instant::now();
+    let mut entry = tap.map(LogTap::begin);
     let answered = served.platform.respond(
         Admission::ByHeaders,
         head,
@@ -283,7 +274,7 @@ fn answered(
                 served,
                 reader: ids,
                 read,
-                at: arrival.started,
+                at: started,
             };
             catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
                 if let Some(entry) = &mut entry {
@@ -300,7 +291,7 @@ fn answered(
                 platform,
                 failure: None,
                 raw: None,
-                arrival,
+                started,
             },
         );
     }

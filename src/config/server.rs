@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rtad_config::Document;
 use rtad_config::values::{
-    HOUR, MILLISECOND, SECOND, address, as_optional_time, as_size, as_time, number, size, time,
+    HOUR, SECOND, address, as_optional_time, as_size, as_time, number, size, time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,12 +53,6 @@ pub struct ServerConfig {
     /// platform's unavailable answer; complete requests are answered in any case.
     #[serde(deserialize_with = "size::<_, 1>", serialize_with = "as_size")]
     pub max_buffered: u64,
-    /// Longest queueing delay of a batch check. One that waited longer for its worker is shed.
-    #[serde(
-        deserialize_with = "time::<_, _, MILLISECOND, HOUR>",
-        serialize_with = "as_time"
-    )]
-    pub max_wait: Duration,
     /// Time limit for requests in progress and open connections after SIGTERM.
     #[serde(deserialize_with = "time::<_, _, 0, HOUR>", serialize_with = "as_time")]
     pub drain_timeout: Duration,
@@ -86,7 +80,6 @@ impl Default for ServerConfig {
             idle_timeout: Duration::from_secs(75),
             max_body: 64 << 10,
             max_buffered: 64 << 20,
-            max_wait: Duration::from_millis(50),
             drain_timeout: Duration::from_secs(20),
             watch_config: None,
             api: ApiConfig::default(),

@@ -8,18 +8,22 @@ use rtad_http::body::{ReadBody, is_octet_stream, packed_bits, split_keys};
 use rtad_http::json::{Text, parse_object};
 use rtad_http::query::{parameter, refuse_kind};
 use rtad_http::room::Share;
-use rtad_http::timing::Arrival;
 use serde::Deserialize;
+use tokio::task::yield_now;
 
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
 use super::segment::{decoded, decoded_bytes};
 use crate::catalog::Catalog;
+use crate::platform::IdReader;
 
 /// Beginning of the routes' paths.
 pub const PATH: &str = "/v1/check/";
 /// Largest batch, in ids.
 const MAX_IDS: usize = 10_000;
+/// Ids of a batch that are checked at a time. Other requests of the worker have their turn between
+/// slices, as a whole batch may cost a hundred times as much as one of them.
+const SLICE: usize = 256;
 /// Size of 10,000 ids of the longest kind in JSON. It overrides a smaller `server.max_body`.
 const MAX_BATCH_BODY: usize = 2 << 20;
 
@@ -45,7 +49,6 @@ pub fn one(
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
 pub async fn many(
     app: &App,
-    arrival: Arrival,
     audience: &str,
     (query, headers): (Option<&str>, &HeaderMap),
     body: Incoming,
@@ -62,17 +65,15 @@ pub async fn many(
     } = app
         .read_body(body, max_bytes, |length| app.permit(length, Share::Half))
         .await?;
-    if arrival.queued > app.max_wait {
-        // A late batch is shed, in favor of bid requests on the same worker.
-        app.telemetry.shed();
-        return Err(ApiError::Overloaded);
-    }
-    // Loaded once for all ids, after the last await: a slow body holds no generation.
-    let catalog = app.serving.load();
+    let _turn = app.batch_turn.lock().await;
+
+    // Loaded once for all ids, after the body: a slow one holds no generation.
+    let catalog = app.serving.load_full();
     let snapshot = snapshot_of(&catalog, &audience)?;
-    match is_octet_stream(headers) {
-        true => check_binary(app, snapshot, &body),
-        false => check_json(app, snapshot, &body),
+    if is_octet_stream(headers) {
+        check_binary(&app.ids, snapshot, &body).await
+    } else {
+        check_json(&app.ids, snapshot, &body).await
     }
 }
 
@@ -106,47 +107,105 @@ const MEMBER_TEXTS: [([u8; 6], usize); 3] = [(*b"false,", 6), (*b"true, ", 5), (
 /// The index of the answer for an unusable id.
 const NULL: usize = 2;
 
-fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
-    let CheckBatch { ids, kind } = parse_object(body, "ids and kind")?;
-    let kind = kind.map_or(Ok(IdKind::Md5), |kind| {
+async fn check_json(
+    ids: &IdReader,
+    snapshot: &Snapshot,
+    body: &[u8],
+) -> Result<AnswerBody, ApiError> {
+    let batch: CheckBatch<'_> = parse_object(body, "ids and kind")?;
+    let kind = batch.kind.map_or(Ok(IdKind::Md5), |kind| {
         kind.0.parse().map_err(|_| ApiError::UnknownKind)
     })?;
-    at_most_max_ids(ids.len())?;
-    let (mut usable, mut keys) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
-    let present = ids.iter().flatten().map(|Text(id)| id.as_bytes());
-    app.ids
-        .keys_of_kind(kind, present, &mut keys, |is_usable| usable.push(is_usable));
-    let mut members = vec![false; keys.len()];
-    snapshot.contains_many(&keys, &mut members);
-    let mut answer = Vec::with_capacity(16 + 6 * ids.len());
+    at_most_max_ids(batch.ids.len())?;
+
+    let mut answer = Vec::with_capacity(16 + 6 * batch.ids.len());
     answer.extend_from_slice(br#"{"members":["#);
-    let (mut usable, mut members) = (usable.into_iter(), members.into_iter());
-    for id in &ids {
-        let is_usable = id.is_some() && usable.next() == Some(true);
-        let answered = if is_usable {
-            usize::from(members.next() == Some(true))
-        } else {
-            NULL
-        };
-        let (text, length) = MEMBER_TEXTS[answered];
-        answer.extend_from_slice(&text);
-        answer.truncate(answer.len() - text.len() + length);
+    let mut lists = SliceLists::default();
+    for (index, slice) in batch.ids.chunks(SLICE).enumerate() {
+        if index > 0 {
+            yield_now().await;
+        }
+        lists.check(ids, snapshot, kind, slice);
+        lists.write(slice, &mut answer);
     }
-    if !ids.is_empty() {
+
+    if !batch.ids.is_empty() {
         answer.pop();
     }
     answer.extend_from_slice(b"]}");
     Ok(AnswerBody::json(answer))
 }
 
-fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
-    let ids = split_keys(body).map_err(ApiError::BadBody)?;
-    at_most_max_ids(ids.len())?;
-    let keys: Vec<DeviceKey> = ids.iter().map(|id| DeviceKey::from_bytes(*id)).collect();
-    let mut members = vec![false; keys.len()];
-    snapshot.contains_many(&keys, &mut members);
-    // A blank id is in no audience, even on a false positive of the filter.
-    app.ids.count_keys(&keys, |index| members[index] = false);
+/// Lists about the ids of one slice.
+#[derive(Default)]
+struct SliceLists {
+    /// Whether each present id is usable.
+    usable: Vec<bool>,
+    /// Keys of the usable ids.
+    keys: Vec<DeviceKey>,
+    /// Whether each key is a member's.
+    members: Vec<bool>,
+}
+
+impl SliceLists {
+    fn check(
+        &mut self,
+        ids: &IdReader,
+        snapshot: &Snapshot,
+        kind: IdKind,
+        slice: &[Option<Text<'_>>],
+    ) {
+        self.usable.clear();
+        self.keys.clear();
+        let present = slice.iter().flatten().map(|Text(id)| id.as_bytes());
+        ids.keys_of_kind(kind, present, &mut self.keys, |is_usable| {
+            self.usable.push(is_usable);
+        });
+
+        self.members.clear();
+        self.members.resize(self.keys.len(), false);
+        snapshot.contains_many(&self.keys, &mut self.members);
+    }
+
+    /// Writes the answer for each id of the slice, with a comma after it.
+    fn write(&self, slice: &[Option<Text<'_>>], answer: &mut Vec<u8>) {
+        let mut usable = self.usable.iter();
+        let mut members = self.members.iter();
+        for id in slice {
+            let is_usable = id.is_some() && usable.next() == Some(&true);
+            let answered = if is_usable {
+                usize::from(members.next() == Some(&true))
+            } else {
+                NULL
+            };
+            let (text, length) = MEMBER_TEXTS[answered];
+            answer.extend_from_slice(&text);
+            answer.truncate(answer.len() - text.len() + length);
+        }
+    }
+}
+
+async fn check_binary(
+    ids: &IdReader,
+    snapshot: &Snapshot,
+    body: &[u8],
+) -> Result<AnswerBody, ApiError> {
+    let sent = split_keys(body).map_err(ApiError::BadBody)?;
+    at_most_max_ids(sent.len())?;
+
+    let mut members = vec![false; sent.len()];
+    let mut keys = Vec::with_capacity(SLICE);
+    for (index, slice) in sent.chunks(SLICE).enumerate() {
+        if index > 0 {
+            yield_now().await;
+        }
+        keys.clear();
+        keys.extend(slice.iter().map(|id| DeviceKey::from_bytes(*id)));
+        let members = &mut members[index * SLICE..][..slice.len()];
+        snapshot.contains_many(&keys, members);
+        // A blank id is in no audience, even on a false positive of the filter.
+        ids.count_keys(&keys, |index| members[index] = false);
+    }
 
     Ok(AnswerBody {
         media_type: Some("application/octet-stream"),
@@ -161,4 +220,58 @@ fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
     Err(ApiError::TooLarge(format!(
         "{count} ids; accepted: up to {MAX_IDS}"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use rtad_core::device::KeyMaker;
+    use testkit::store::{Spec, keys, snapshot};
+
+    use super::*;
+    use crate::telemetry::Telemetry;
+
+    /// Completes a check of a batch, and counts how often it was polled.
+    fn polled(check: impl Future<Output = Result<AnswerBody, ApiError>>) -> (usize, Vec<u8>) {
+        let mut check = pin!(check);
+        let mut polls = 1;
+        loop {
+            match check.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => return (polls, answer.unwrap().bytes.to_vec()),
+                Poll::Pending => polls += 1,
+            }
+        }
+    }
+
+    #[test]
+    fn batches_yield_after_every_slice_and_answer_every_id() {
+        let telemetry = Telemetry::default();
+        let ids = IdReader::new(KeyMaker::default(), &telemetry);
+        let sent = keys(7, 2 * SLICE + 1, |shard| shard);
+        let mut members = sent[SLICE - 1..=SLICE].to_vec();
+        members.sort_unstable();
+        let snapshot = snapshot("old_users", 1, &members, &Spec::small());
+        let is_member = |index: usize| index == SLICE - 1 || index == SLICE;
+
+        let binary: Vec<u8> = sent.iter().flat_map(|key| *key.as_bytes()).collect();
+        let (polls, answer) = polled(check_binary(&ids, &snapshot, &binary));
+        assert_eq!(polls, 3);
+        assert_eq!(answer, packed_bits((0..sent.len()).map(is_member)));
+
+        let texts: Vec<String> = sent
+            .iter()
+            .map(|key| const_hex::encode(key.as_bytes()))
+            .collect();
+        let json = serde_json::json!({ "ids": texts }).to_string();
+        let (polls, answer) = polled(check_json(&ids, &snapshot, json.as_bytes()));
+        assert_eq!(polls, 3);
+        let expected: Vec<bool> = (0..sent.len()).map(is_member).collect();
+        let expected = serde_json::json!({ "members": expected });
+        assert_eq!(
+            serde_json::from_slice::<serde_json::Value>(&answer).unwrap(),
+            expected
+        );
+    }
 }

@@ -1,8 +1,9 @@
 //! `POST /v1/decide`: decisions of strategies about a device.
 
+use std::time::Instant;
+
 use hyper::body::Incoming;
 use rtad_http::room::Share;
-use rtad_http::timing::Arrival;
 use rtad_log::Raw;
 use smallvec::SmallVec;
 
@@ -14,7 +15,7 @@ use crate::log::{API, Decided, LoggedAnswer, LoggedRequest};
 use crate::strategy::{Assignments, Decision, RequestFacts};
 
 /// Reads the request, loads the catalog once, decides and answers.
-pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<AnswerBody, ApiError> {
+pub async fn decide(app: &App, started: Instant, body: Incoming) -> Result<AnswerBody, ApiError> {
     let body = app
         .read_body(body, app.max_body, |length| {
             app.permit(length, Share::Whole)
@@ -51,7 +52,7 @@ pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<Answe
             // A name that comes twice is answered twice, and counted once.
             Some((_, decision)) => *decision,
             None => {
-                let decision = catalog.decide(index, &keys, &facts, arrival.started);
+                let decision = catalog.decide(index, &keys, &facts, started);
                 experiments.count(index, decision, &assignments);
                 decided.push((index, decision));
                 decision
@@ -74,7 +75,7 @@ pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<Answe
             cached_kind: None,
         };
         let mut entry = log.begin();
-        let at = arrival.started;
+        let at = started;
         let (catalog, request, keys, assignments) = (&catalog, &seen, &keys, &assignments);
         let of_request = Decided {
             catalog,
@@ -94,7 +95,7 @@ pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<Answe
                 platform: API,
                 failure: None,
                 raw,
-                arrival,
+                started,
             },
         );
     }

@@ -1,7 +1,7 @@
 //! State of the decision port, and bodies, metrics and draining of each request.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Response};
@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use rtad_http::body::{self, BodyError, BodyLimits, ReadBody};
 use rtad_http::room::{BodyPermit, BodyRoom, Share};
-use rtad_http::timing::Arrival;
+use tokio::sync::Mutex;
 
 use super::error::ApiError;
 use crate::catalog::Serving;
@@ -41,8 +41,9 @@ pub struct App {
     pub max_body: usize,
     /// Time for a body to arrive.
     pub body_timeout: Duration,
-    /// Longest queueing delay of a batch; one that waited longer is shed.
-    pub max_wait: Duration,
+    /// The turn of the worker's batches, which yield to other requests: without it, lists of any
+    /// number of them would be in memory at a time.
+    pub batch_turn: Arc<Mutex<()>>,
     /// Memory for incomplete bodies; a request whose body finds no room is shed.
     pub room: Arc<BodyRoom>,
     /// The decision log of the worker.
@@ -89,7 +90,7 @@ impl App {
     pub(super) fn finish(
         &self,
         route: &RouteMetrics,
-        arrival: Arrival,
+        started: Instant,
         headers: HeaderMap,
         answered: Result<AnswerBody, ApiError>,
     ) -> DecisionAnswer {
@@ -105,8 +106,7 @@ impl App {
         }
 
         let status = answer.status().as_u16();
-        self.telemetry
-            .request(route, status, arrival.started.elapsed());
+        self.telemetry.request(route, status, started.elapsed());
         answer
     }
 

@@ -6,6 +6,7 @@
 use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::time::Instant;
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
@@ -17,7 +18,6 @@ use hyper::Request;
 use hyper::body::Incoming;
 use rtad_http::body::has_encoding;
 use rtad_http::connections::RequestService;
-use rtad_http::timing::Arrival;
 
 use super::decision_app::{App, DecisionAnswer, ROUTES};
 use super::error::ApiError;
@@ -80,14 +80,14 @@ impl RequestService for DecisionService {
     fn answer(
         &self,
         mut request: Request<Incoming>,
-        arrival: Arrival,
     ) -> impl Future<Output = DecisionAnswer> + Send {
+        let started = Instant::now();
         let app = &self.app;
         let refuse = |error| {
             let route = app.telemetry.route(Route::Unknown);
             Either::Left(ready(app.finish(
                 route,
-                arrival,
+                started,
                 HeaderMap::new(),
                 Err(error),
             )))
@@ -96,7 +96,7 @@ impl RequestService for DecisionService {
         let path = request.uri().path();
         if catalog.platform_at(path).is_some() {
             let (head, body) = request.into_parts();
-            let answer: Answering<'_> = Box::pin(platforms::answer(app, head, body, arrival));
+            let answer: Answering<'_> = Box::pin(platforms::answer(app, head, body, started));
             return Either::Right(answer);
         }
         if !catalog.has_api() {
@@ -117,7 +117,7 @@ impl RequestService for DecisionService {
                 return refuse(ApiError::BadEncoding);
             }
             let (head, body) = request.into_parts();
-            return Either::Right(Box::pin(answer_post(app, head, body, arrival)));
+            return Either::Right(Box::pin(answer_post(app, head, body, started)));
         };
         let in_flight = app.telemetry.begin();
         let query = request.uri().query();
@@ -126,7 +126,7 @@ impl RequestService for DecisionService {
         drop(in_flight);
         let headers = std::mem::take(request.headers_mut());
         let route = app.telemetry.route(Route::CheckOne);
-        Either::Left(ready(app.finish(route, arrival, headers, answered)))
+        Either::Left(ready(app.finish(route, started, headers, answered)))
     }
 }
 
@@ -135,32 +135,26 @@ fn answer_post(
     app: &App,
     head: Parts,
     body: Incoming,
-    arrival: Arrival,
+    started: Instant,
 ) -> impl Future<Output = DecisionAnswer> + Send {
     let in_flight = app.telemetry.begin();
     // The future of an `async fn` would have its arguments twice.
     async move {
         let (route, answered) = match ApiTarget::of(head.uri.path()) {
             Some(ApiTarget::CheckMany { audience }) => {
-                let answer = check::many(
-                    app,
-                    arrival,
-                    audience,
-                    (head.uri.query(), &head.headers),
-                    body,
-                );
+                let answer = check::many(app, audience, (head.uri.query(), &head.headers), body);
                 (
                     Route::CheckMany,
                     AssertUnwindSafe(answer).catch_unwind().await,
                 )
             }
             _ => {
-                let answer = decide::decide(app, arrival, body);
+                let answer = decide::decide(app, started, body);
                 (Route::Decide, AssertUnwindSafe(answer).catch_unwind().await)
             }
         };
         drop(in_flight);
         let answered = answered.unwrap_or(Err(ApiError::Internal));
-        app.finish(app.telemetry.route(route), arrival, head.headers, answered)
+        app.finish(app.telemetry.route(route), started, head.headers, answered)
     }
 }

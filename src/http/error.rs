@@ -43,7 +43,7 @@ pub(super) enum ApiError {
     TooLarge(String),
     /// The audience has no snapshot, or an outdated one.
     NotLoaded,
-    /// No room for an incomplete body, or a batch with too long a queueing delay.
+    /// No room for an incomplete body.
     Overloaded,
     /// Internal error of rtad.
     Internal,
@@ -171,9 +171,7 @@ impl ApiError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "overloaded",
                 "Overloaded",
-                "the body was incomplete, and server.max_buffered is reached, or this batch \
-                 waited longer than server.max_wait"
-                    .to_owned(),
+                "the body was incomplete, and server.max_buffered is reached".to_owned(),
             ),
             Self::Internal => (
                 StatusCode::INTERNAL_SERVER_ERROR,

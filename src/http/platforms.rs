@@ -4,11 +4,12 @@
 //! from an unreadable body to a panic, becomes the strategies' `unavailable` decision
 //! ([`crate::platform::Platform::respond`]). A counter records the cause.
 
+use std::time::Instant;
+
 use axum::http::request::Parts;
 use hyper::body::Incoming;
 use rtad_http::body::BodyError;
 use rtad_http::room::Share;
-use rtad_http::timing::Arrival;
 use rtad_log::Raw;
 
 use super::decision_app::{AnswerBody, App, DecisionAnswer, ROUTES};
@@ -23,7 +24,7 @@ pub fn answer(
     app: &App,
     head: Parts,
     body: Incoming,
-    arrival: Arrival,
+    started: Instant,
 ) -> impl Future<Output = DecisionAnswer> + Send {
     let in_flight = app.telemetry.begin();
     // The future of an `async fn` would have its arguments twice.
@@ -52,7 +53,7 @@ pub fn answer(
             let unknown = app.telemetry.route(Route::Unknown);
             return app.finish(
                 unknown,
-                arrival,
+                started,
                 head.headers,
                 Err(ApiError::NotFound(ROUTES)),
             );
@@ -69,7 +70,7 @@ pub fn answer(
                 platform,
                 failure,
                 raw,
-                arrival,
+                started,
             };
             let answered = served.platform.respond(
                 Admission::ByHeaders,
@@ -77,7 +78,7 @@ pub fn answer(
                 &body,
                 &mut read,
                 |read, verdicts| {
-                    let (reader, at) = (&*app.ids, arrival.started);
+                    let (reader, at) = (&*app.ids, started);
                     let request = PlatformRequest {
                         served,
                         reader,
@@ -114,7 +115,7 @@ pub fn answer(
             media_type: served.platform.content_type(),
             bytes: answered.bytes,
         };
-        app.finish(&served.route, arrival, head.headers, Ok(content))
+        app.finish(&served.route, started, head.headers, Ok(content))
     }
 }
 

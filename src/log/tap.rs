@@ -1,11 +1,10 @@
 //! One worker's requests to its ring.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use rtad_http::timing::Arrival;
 use rtad_log::record::{encode_end, encode_facts};
 use rtad_log::{Raw, RowEnd};
 use rtrb::Producer;
@@ -86,8 +85,8 @@ pub struct LoggedAnswer<'a> {
     pub failure: Option<Failure>,
     /// The request as it came.
     pub raw: Option<Raw<'a>>,
-    /// Its arrival.
-    pub arrival: Arrival,
+    /// When its worker started it.
+    pub started: Instant,
 }
 
 /// A request that may become a row at its end.
@@ -224,8 +223,8 @@ impl PendingRow<'_> {
             return;
         }
 
-        let arrived = answer.arrival.started;
-        if !tap.allowance.take(arrived) {
+        let started = answer.started;
+        if !tap.allowance.take(started) {
             tap.metrics.dropped(LogDrop::Rate, 1);
             return;
         }
@@ -235,7 +234,7 @@ impl PendingRow<'_> {
             .unwrap_or_default();
         let end = RowEnd {
             time: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
-            latency: u32::try_from(arrived.elapsed().as_micros()).unwrap_or(u32::MAX),
+            latency: u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX),
             platform: answer.platform,
             failure: answer.failure.map(Failure::as_str),
             // A sampled row may be one of `always` too: such a row is certain to be in the log.

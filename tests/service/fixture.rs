@@ -118,14 +118,8 @@ impl TestStore {
     /// A config with this store and free ports. `server` has more lines for `[server]`.
     pub fn config(&self, server: &str, rules: &str) -> String {
         let ports = "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1";
-        // A busy machine may delay a worker for longer than the default.
-        let patient = if server.contains("max_wait") {
-            ""
-        } else {
-            "max_wait = \"1h\"\n"
-        };
         format!(
-            "[server]\n{ports}\n{patient}{server}\n[store]\nurl = {:?}\npoll_interval = \"1h\"\n\
+            "[server]\n{ports}\n{server}\n[store]\nurl = {:?}\npoll_interval = \"1h\"\n\
              {rules}",
             self.path()
         )

@@ -36,8 +36,7 @@ pub fn config(store: &str, text: &str, poll_interval: Duration) -> Config {
         .unwrap()
         .config;
     config.store.poll_interval = poll_interval;
-    // A busy machine may delay a worker, and sync even more, for longer than the defaults.
-    config.server.max_wait = Duration::from_secs(3600);
+    // A busy machine may delay sync for longer than the default.
     config.store.stall_timeout = Duration::from_secs(3600);
     config
 }

@@ -19,7 +19,7 @@ use rtad_cli::{SignArgs, Signer, TrustArgs, UnsignedArgs};
 use rtad_core::device::KeyMaker;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
-use rtad_http::connections::Untimed;
+use rtad_http::connections::RouterService;
 use rtad_http::listener;
 use rtad_http::logging::{LogLevel, init_logging};
 use rtad_http::open_files::permit_connections;
@@ -302,7 +302,7 @@ async fn serve(
     );
     let (phase, phases) = watch::channel(Phase::Serving);
     // The admin port stays open during the drain and reports it.
-    let admin = Untimed(admin_router(Arc::clone(&app)));
+    let admin = RouterService(admin_router(Arc::clone(&app)));
     tokio::spawn(port::serve(
         admin_listener,
         admin,
@@ -310,7 +310,7 @@ async fn serve(
         always_serving(),
     ));
     tokio::spawn(async move { telemetry.upkeep().await });
-    let service = Untimed(router(Arc::clone(&app)));
+    let service = RouterService(router(Arc::clone(&app)));
     let limits = PortLimits {
         max_connections: permit_connections(MAX_CONNECTIONS),
         frees_idle: false,

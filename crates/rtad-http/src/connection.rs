@@ -11,9 +11,8 @@
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -22,8 +21,6 @@ use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use tokio::time::timeout;
-
-use crate::timing::{ReadyAt, TimestampWaker};
 
 /// Time for the first request of a connection that was just accepted, after an order.
 const FIRST_REQUEST: Duration = Duration::from_millis(100);
@@ -37,7 +34,6 @@ pub struct Connection {
     pub(crate) answered: AtomicU64,
     order: AtomicU8,
     waker: AtomicWaker,
-    pub(crate) ready_at: Arc<ReadyAt>,
 }
 
 /// Orders to end a connection, the stronger one last.
@@ -57,30 +53,10 @@ impl Connection {
 
     /// Polls the connection until it has ended (true), or until `stop` holds.
     async fn serve_until(&self, mut http: Pin<&mut impl Future>, stop: impl Fn() -> bool) -> bool {
-        let mut waker: Option<(Waker, Waker)> = None;
-        let mut known_order = 0;
         poll_fn(|context| {
-            let task = context.waker();
-            let order = self.order.load(Ordering::Relaxed);
-            // A task nearly always keeps one waker; an order consumes the registered one.
-            let is_known = waker.as_ref().is_some_and(|(of, _)| of.will_wake(task));
-            if !is_known || order != known_order {
-                self.waker.register(task);
-                known_order = order;
-            }
-            if !is_known {
-                let ready_at = Arc::clone(&self.ready_at);
-                let timestamp = TimestampWaker {
-                    task: task.clone(),
-                    ready_at,
-                };
-                waker = Some((task.clone(), Arc::new(timestamp).into()));
-            }
-            let waker = waker.as_ref().map_or(task, |(_, waker)| waker);
+            self.waker.register(context.waker());
             // Poll before `stop`: a request that has arrived is answered.
-            let polled = http.as_mut().poll(&mut Context::from_waker(waker));
-            self.ready_at.reset();
-            match polled {
+            match http.as_mut().poll(context) {
                 Poll::Ready(_) => Poll::Ready(true),
                 Poll::Pending if stop() => Poll::Ready(false),
                 Poll::Pending => Poll::Pending,
@@ -137,6 +113,8 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[tokio::test]

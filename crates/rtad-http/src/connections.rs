@@ -25,7 +25,6 @@ use tower_service::Service;
 use crate::connection::{Connection, END, END_AFTER_REQUEST};
 use crate::phase::{Phase, closing};
 use crate::stream::ClientStream;
-use crate::timing::{Arrival, UNKNOWN_PEER};
 
 /// Inspections of all connections per idle timeout.
 const INSPECTIONS: u32 = 4;
@@ -43,16 +42,15 @@ pub trait RequestService: Send + Sync + 'static {
     fn answer(
         &self,
         request: Request<Incoming>,
-        arrival: Arrival,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// Adapts a service of plain requests, such as an [`axum::Router`]. It is called without
+/// Adapts a tower service, such as an [`axum::Router`]. It is called without
 /// `poll_ready`, so it must always be ready.
 #[derive(Debug, Clone)]
-pub struct Untimed<S>(pub S);
+pub struct RouterService<S>(pub S);
 
-impl<S, B> RequestService for Untimed<S>
+impl<S, B> RequestService for RouterService<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
         + Clone
@@ -63,7 +61,7 @@ where
 {
     type Body = B;
 
-    async fn answer(&self, request: Request<Incoming>, _: Arrival) -> Response<B> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<B> {
         let Ok(answer) = self.0.clone().call(request).await;
         answer
     }
@@ -173,9 +171,6 @@ fn inspect(watched: &mut Watched, is_closing: bool) -> bool {
 impl<S: RequestService> Connections<S> {
     /// Serves one connection until it ends, then drops `permit`.
     pub async fn serve<P>(self: Arc<Self>, stream: StdStream, permit: P) {
-        let peer = stream
-            .peer_addr()
-            .map_or(UNKNOWN_PEER, |address| address.ip());
         let Ok(stream) = self.prepare(stream) else {
             return;
         };
@@ -194,9 +189,8 @@ impl<S: RequestService> Connections<S> {
         }
         let service = service_fn(|request: Request<Incoming>| {
             Connection::count(&connection.started);
-            let arrival = connection.ready_at.start(peer);
             let connection = &connection;
-            self.service.answer(request, arrival).map(|answer| {
+            self.service.answer(request).map(|answer| {
                 Connection::count(&connection.answered);
                 Ok::<_, Infallible>(answer)
             })
@@ -237,10 +231,10 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
-    fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<Untimed<Router>>> {
+    fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<RouterService<Router>>> {
         let router = Router::new().route("/", get(async || "yes"));
         Arc::new(Connections::new(
-            Untimed(router),
+            RouterService(router),
             Duration::from_secs(75),
             phase,
         ))

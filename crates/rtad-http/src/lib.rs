@@ -10,7 +10,6 @@
 //! | [`signals`] | SIGTERM, SIGINT and SIGHUP |
 //! | [`phase`] | phase of a port: serving or closing |
 //! | [`open_files`] | limit of open files |
-//! | [`timing`] | peer, start and queueing delay of a request |
 //! | [`room`] | memory for incomplete request bodies |
 //! | [`listener`] | binding, listening and accepting |
 //! | `connection` | state and loop of one connection |
@@ -43,6 +42,5 @@ pub mod query;
 pub mod room;
 pub mod signals;
 mod stream;
-pub mod timing;
 pub mod tokens;
 pub mod workers;

@@ -13,7 +13,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::connections::{Connections, RequestService};
-use crate::timing;
 
 /// The worker threads of a port.
 #[derive(Debug)]
@@ -48,12 +47,9 @@ impl<P: Send + 'static> Workers<P> {
             let (connections, ended) = (connections.clone(), Arc::clone(&load));
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                .on_thread_park(timing::park)
-                .on_thread_unpark(timing::unpark)
                 .build()?;
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
             let thread = thread.spawn(move || {
-                timing::unpark();
                 runtime.block_on(work(receiver, Arc::new(connections(index)), ended));
             })?;
             workers.push(Worker {

@@ -46,7 +46,10 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
     );
     assert_eq!(strategies(), json!(["no-vip"]));
 
-    store.config_file("max_connections = 0", &format!("{only_one}\nshadow = \"x\""));
+    store.config_file(
+        "max_connections = 0",
+        &format!("{only_one}\nshadow = \"x\""),
+    );
     rtad.signal("HUP");
     let message = "config not reloaded; the old one stays";
     let reason = rtad.log(message, 1)["reason"].as_str().unwrap().to_owned();

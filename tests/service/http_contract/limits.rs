@@ -259,52 +259,6 @@ fn pipelined_requests_wait_while_answers_are_not_read() {
 }
 
 #[test]
-fn delayed_batches_are_shed_and_platform_requests_are_not() {
-    let server = FixtureServer::with_everything("max_wait = \"1ms\"");
-    let ids = [OLD_USERS[0].1, "0123456789abcdef0123456789abcdee"]
-        .map(|id| format!("{id:?}"))
-        .join(",");
-    let body = format!(r#"{{"ids":[{ids},{}]}}"#, vec!["\"x\""; 1500].join(","));
-    let request = format!(
-        "POST /v1/check/old_users HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
-    let mut one = server.connect();
-    let (mut answered, mut shed) = (0, 0);
-    wait_until("some batches are answered and others are shed", || {
-        // More requests than one worker can answer in a millisecond. On a busy machine all of them
-        // may have waited for longer.
-        clients.iter_mut().for_each(|client| client.send(&request));
-        one.get(&target()).ok();
-        for client in &mut clients {
-            let answer = client.next().unwrap();
-            if answer.status == 200 {
-                let members = answer.ok()["members"].clone();
-                assert_eq!(
-                    (&members[0], &members[1], &members[2]),
-                    (&true.into(), &false.into(), &().into())
-                );
-                answered += 1;
-            } else {
-                answer.problem(503, "overloaded");
-                shed += 1;
-            }
-        }
-        answered > 0 && shed > 0
-    });
-    assert_eq!(
-        metric(&server.metrics(), "rtad_shed_total"),
-        f64::from(shed)
-    );
-    // The connection stays open, and a single batch is answered.
-    wait_until("a lone batch is answered", || {
-        clients[63].send(&request);
-        clients[63].next().unwrap().status == 200
-    });
-}
-
-#[test]
 fn disconnect_releases_the_request_permit() {
     let server = FixtureServer::with_everything(ROOM_FOR_ONE);
     drop(hold(&server));
