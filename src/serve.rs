@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use rtad_core::device::KeyMaker;
 use rtad_http::connections::{Connections, RouterService};
-use rtad_http::listener;
+use rtad_http::listener::{self, Acceptor, refuse};
 use rtad_http::open_files::permit_connections;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
@@ -362,7 +362,6 @@ fn open_decision_port(
 
     let log = parts.log.clone();
     let idle_timeout = parts.server.idle_timeout;
-    let closing = phases.clone();
     let connections = move |index| {
         count_as_worker(index);
         let tap = log.as_ref().map(|log| Arc::new(log.tap()));
@@ -372,7 +371,7 @@ fn open_decision_port(
             ..app.clone()
         };
         let service = DecisionService { app };
-        Connections::new(service, idle_timeout, closing.clone())
+        Connections::new(Arc::new(service), idle_timeout)
     };
     let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;
     let workers = Arc::new(workers);
@@ -381,11 +380,15 @@ fn open_decision_port(
     let failed = || listen_error(DECISION_KEY, configured);
     let listener = listener::listen(socket).map_err(failed())?;
     let address = listener.local_addr().map_err(failed())?;
+    let mut acceptor = Acceptor::new(listener, phases).map_err(failed())?;
     let dispatch = Arc::clone(&workers);
     let acceptor = tokio::spawn(async move {
-        let admit = || telemetry.connect(max_connections);
-        let assign = |stream, permit| dispatch.assign(stream, permit);
-        listener::accept(listener, phases, admit, assign).await
+        while let Some(stream) = acceptor.accept().await {
+            match telemetry.connect(max_connections) {
+                Some(permit) => dispatch.assign(stream, permit),
+                None => refuse(&stream),
+            }
+        }
     });
 
     let readiness = &parts.shared.readiness;

@@ -30,7 +30,7 @@ const LOG_TIME: Duration = Duration::from_secs(5);
 /// A port that answers decisions: its accept loop and its workers.
 pub(super) struct OpenPort {
     pub(super) address: SocketAddr,
-    pub(super) acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
+    pub(super) acceptor: tokio::task::JoinHandle<()>,
     pub(super) workers: Arc<Workers<ConnectionPermit>>,
 }
 

@@ -12,7 +12,6 @@
 //! | [`open_files`] | limit of open files |
 //! | [`room`] | memory for incomplete request bodies |
 //! | [`listener`] | binding, listening and accepting |
-//! | `connection` | state and loop of one connection |
 //! | `stream` | stream of a connection: no reads while answers wait, and a close that loses none |
 //! | [`connections`] | connections of one runtime: idle time-out and drain |
 //! | [`workers`] | a thread and a runtime per core |
@@ -28,7 +27,6 @@
 //! of tokens belong to the programs. The crate uses no other crate of the workspace.
 
 pub mod body;
-mod connection;
 pub mod connections;
 pub mod json;
 pub mod listener;

@@ -1,6 +1,6 @@
-//! Listener: a bound socket, and an accept loop with a connection limit.
+//! Listener: a bound socket, and its connections until the phase is closing.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::time::{Duration, Instant};
 
@@ -52,59 +52,85 @@ pub fn listen(socket: Socket) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-/// Accepts connections until the phase is closing. `admit` returns a permit, or `None` over the
-/// limit; `assign` receives the connection with its permit.
-///
-/// # Errors
-///
-/// The kernel's, if the listener cannot be polled.
-pub async fn accept<P>(
-    listener: StdListener,
-    mut phase: watch::Receiver<Phase>,
-    admit: impl Fn() -> Option<P>,
-    mut assign: impl FnMut(StdStream, P),
-) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    let (mut failures, mut reported) = (0_u64, None::<Instant>);
-    loop {
-        let accepted = tokio::select! {
-            () = closing(&mut phase) => {
-                // Accept all connections in the kernel's queue: closing the listener resets them.
-                // `unconstrained`, as the runtime's budget would end the loop early.
-                for _ in 0..BACKLOG {
-                    let Some(accepted) = unconstrained(listener.accept()).now_or_never() else {
-                        break;
-                    };
-                    let Ok((stream, _)) = accepted else { continue };
-                    if let (Some(permit), Ok(stream)) = (admit(), stream.into_std()) {
-                        assign(stream, permit);
-                    }
-                }
-                return Ok(());
-            }
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => match admit() {
-                Some(permit) => {
+/// Answers a connection over the limit. It is closed when it is dropped.
+pub fn refuse(mut stream: &StdStream) {
+    // A few bytes: the socket takes them, or the client does not read.
+    let _ = stream.write(REFUSAL);
+}
+
+/// Accepts connections until the phase is closing.
+#[derive(Debug)]
+pub struct Acceptor {
+    listener: TcpListener,
+    phase: watch::Receiver<Phase>,
+    /// Connections that may still be accepted in the closing phase.
+    backlog: i32,
+    failures: u64,
+    reported: Option<Instant>,
+}
+
+impl Acceptor {
+    /// An acceptor of the current runtime.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, if the listener cannot be polled.
+    pub fn new(listener: StdListener, phase: watch::Receiver<Phase>) -> io::Result<Self> {
+        Ok(Self {
+            listener: TcpListener::from_std(listener)?,
+            phase,
+            backlog: BACKLOG,
+            failures: 0,
+            reported: None,
+        })
+    }
+
+    /// The next connection; `None` in the closing phase, after those in the kernel's queue. Cancel
+    /// safe.
+    pub async fn accept(&mut self) -> Option<StdStream> {
+        loop {
+            let accepted = tokio::select! {
+                () = closing(&mut self.phase) => return self.accept_queued(),
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
                     if let Ok(stream) = stream.into_std() {
-                        assign(stream, permit);
+                        return Some(stream);
                     }
                 }
-                None => {
-                    let _ = stream.try_write(REFUSAL);
+                Err(error) if is_connection_error(&error) => {}
+                // The process has no file descriptors or memory left.
+                Err(error) => {
+                    self.report(&error);
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
-            },
-            Err(error) if is_connection_error(&error) => {}
-            // The process has no file descriptors or memory left.
-            Err(error) => {
-                failures += 1;
-                if reported.is_none_or(|reported| reported.elapsed() >= REPORT_INTERVAL) {
-                    tracing::error!(%error, failures, "could not accept connections");
-                    reported = Some(Instant::now());
-                }
-                tokio::time::sleep(ACCEPT_RETRY).await;
             }
+        }
+    }
+
+    /// The next connection of the kernel's queue: closing the listener resets those in it.
+    fn accept_queued(&mut self) -> Option<StdStream> {
+        while self.backlog > 0 {
+            self.backlog -= 1;
+            // `unconstrained`, as the runtime's budget would end the loop early.
+            let accepted = unconstrained(self.listener.accept()).now_or_never()?;
+            if let Ok((stream, _)) = accepted
+                && let Ok(stream) = stream.into_std()
+            {
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    fn report(&mut self, error: &io::Error) {
+        self.failures += 1;
+        let is_due = |reported: Instant| reported.elapsed() >= REPORT_INTERVAL;
+        if self.reported.is_none_or(is_due) {
+            let failures = self.failures;
+            tracing::error!(%error, failures, "could not accept connections");
+            self.reported = Some(Instant::now());
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::connections::{Connections, RequestService};
-use crate::listener::accept;
+use crate::listener::{Acceptor, refuse};
 use crate::phase::Phase;
 
 /// Limits of a port.
@@ -17,8 +17,8 @@ use crate::phase::Phase;
 pub struct PortLimits {
     /// Highest number of open connections; further ones get 503 at once.
     pub max_connections: usize,
-    /// Whether a connection over the limit closes those without a whole request, so that the next
-    /// one is accepted. For ports of probes: idle connections must not fail them.
+    /// Whether a connection over the limit drains the others, so that the next one is accepted. For
+    /// ports of probes: idle connections must not fail them.
     pub frees_idle: bool,
     /// A connection without a request for this long is closed; also limits slow heads.
     pub idle_timeout: Duration,
@@ -35,24 +35,32 @@ pub async fn serve(
     limits: PortLimits,
     phase: watch::Receiver<Phase>,
 ) -> io::Result<()> {
-    let connections = Connections::new(service, limits.idle_timeout, phase.clone());
-    let connections = Arc::new(connections);
-    let watch = tokio::spawn(Arc::clone(&connections).watch());
+    let service = Arc::new(service);
+    let mut acceptor = Acceptor::new(listener, phase)?;
     let permits = Arc::new(Semaphore::new(limits.max_connections));
-    let admit = || {
-        let permit = Arc::clone(&permits).try_acquire_owned().ok();
-        if permit.is_none() && limits.frees_idle {
-            connections.end_after_request();
+    let mut connections = Connections::new(Arc::clone(&service), limits.idle_timeout);
+    let mut draining = JoinSet::new();
+
+    loop {
+        let accepted = tokio::select! {
+            accepted = acceptor.accept() => accepted,
+            _ = connections.tend() => continue,
+        };
+        let Some(stream) = accepted else { break };
+        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+            connections.open(stream, permit);
+            continue;
         }
-        permit
-    };
-    let mut open = JoinSet::new();
-    let assign = |stream, permit| {
-        while open.try_join_next().is_some() {}
-        open.spawn(Arc::clone(&connections).serve(stream, permit));
-    };
-    let accepted = accept(listener, phase, admit, assign).await;
-    while open.join_next().await.is_some() {}
-    watch.abort();
-    accepted
+
+        refuse(&stream);
+        if limits.frees_idle && !connections.is_empty() {
+            let next = Connections::new(Arc::clone(&service), limits.idle_timeout);
+            draining.spawn(std::mem::replace(&mut connections, next).drain());
+        }
+        while draining.try_join_next().is_some() {}
+    }
+
+    draining.spawn(connections.drain());
+    while draining.join_next().await.is_some() {}
+    Ok(())
 }

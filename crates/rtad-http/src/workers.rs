@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use crate::connections::{Connections, RequestService};
 
@@ -50,7 +49,7 @@ impl<P: Send + 'static> Workers<P> {
                 .build()?;
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
             let thread = thread.spawn(move || {
-                runtime.block_on(work(receiver, Arc::new(connections(index)), ended));
+                runtime.block_on(work(receiver, connections(index), ended));
             })?;
             workers.push(Worker {
                 connections: sender,
@@ -85,23 +84,19 @@ impl<P: Send + 'static> Workers<P> {
 /// Serves the connections received, until the channel is closed and the last connection has ended.
 async fn work<P: Send + 'static, S: RequestService>(
     mut assigned: mpsc::UnboundedReceiver<(StdStream, P)>,
-    connections: Arc<Connections<S>>,
+    mut connections: Connections<S>,
     load: Arc<AtomicUsize>,
 ) {
-    tokio::spawn(Arc::clone(&connections).watch());
-    let mut open = JoinSet::new();
     loop {
         tokio::select! {
             next = assigned.recv() => match next {
-                Some((stream, permit)) => {
-                    open.spawn(Arc::clone(&connections).serve(stream, permit));
-                }
+                Some((stream, permit)) => connections.open(stream, permit),
                 None => break,
             },
-            Some(_) = open.join_next() => {
-                load.fetch_sub(1, Ordering::Relaxed);
+            ended = connections.tend() => {
+                load.fetch_sub(ended, Ordering::Relaxed);
             }
         }
     }
-    while open.join_next().await.is_some() {}
+    connections.drain().await;
 }
