@@ -2,29 +2,24 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `failure` | errors of a command, and their exit codes |
-//! | `config` | the config file, and the flags that override it |
+//! | `ports` | flags of the ports |
 //! | `process` | logging, runtime and signals of a serving process |
 //! | `check_config`, `demo`, `explain`, `init`, `replay`, `serve` | the commands |
 
 mod check_config;
-mod config;
 mod demo;
 mod explain;
-mod failure;
 mod init;
+mod ports;
 mod process;
 #[cfg(test)]
 mod reference;
 mod replay;
 mod serve;
 
-use std::process::ExitCode;
-
 use clap::{CommandFactory as _, Parser, Subcommand};
+use rtad_cli::command_error::CommandError;
 use rtad_cli::manual::Manual;
-
-use failure::CommandFailure;
 
 /// The template of the program's page in the reference: exit codes and examples.
 const REFERENCE: &str = include_str!("commands/reference.md");
@@ -57,20 +52,16 @@ enum Command {
 }
 
 /// Runs the command that the process's arguments name.
-pub fn run() -> ExitCode {
-    let result = match Cli::parse().command {
+pub fn run() -> Result<(), CommandError> {
+    match Cli::parse().command {
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Manual(manual) => manual
             .write(Cli::command(), REFERENCE)
-            .map_err(CommandFailure::from),
+            .map_err(CommandError::output),
         Command::Init(arguments) => init::run(arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Serve(arguments) => process::run(|| serve::serve(arguments)),
         Command::Demo(arguments) => process::run(|| demo::demo(arguments)),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
     }
 }

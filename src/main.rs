@@ -2,8 +2,11 @@
 
 mod commands;
 
-use std::process::ExitCode;
+use rtad_cli::exit::ExitStatus;
 
-fn main() -> ExitCode {
-    commands::run()
+fn main() -> ExitStatus {
+    match commands::run() {
+        Ok(()) => ExitStatus::Ok,
+        Err(error) => error.report(),
+    }
 }

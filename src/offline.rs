@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::KeyMaker;
 
 use crate::config::{ConfigError, ConfigUse, Flags};
@@ -33,12 +34,19 @@ pub enum OfflineError {
     Runtime(#[source] io::Error),
 }
 
-impl OfflineError {
-    /// The exit code of a command.
-    pub const fn exit_code(&self) -> u8 {
+impl CommandFailure for OfflineError {
+    fn exit(&self) -> ExitStatus {
         match self {
-            Self::Usage(_) | Self::Config(_) => 2,
-            Self::Start(_) | Self::Runtime(_) => 1,
+            Self::Usage(_) | Self::Config(_) => ExitStatus::Usage,
+            Self::Start(error) => error.exit(),
+            Self::Runtime(_) => ExitStatus::Unexpected,
+        }
+    }
+
+    fn mistakes(&self) -> &[String] {
+        match self {
+            Self::Config(error) => &error.mistakes,
+            Self::Usage(_) | Self::Start(_) | Self::Runtime(_) => &[],
         }
     }
 }

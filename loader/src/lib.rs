@@ -15,7 +15,7 @@ mod progress;
 
 use clap::Parser;
 
-use rtad_cli::exit::{ExitStatus, UsageMistake, write_failure, write_failure_json};
+use rtad_cli::exit::{ExitStatus, UsageMistake, write_failure_json};
 
 use commands::Cli;
 
@@ -36,12 +36,9 @@ pub fn main() -> ExitStatus {
     let Err(error) = commands::run(cli) else {
         return ExitStatus::Ok;
     };
-    let status = error.exit();
-    if status != ExitStatus::Ok {
-        write_failure(&*error);
-        if is_json {
-            write_failure_json(&*error);
-        }
+    let status = error.report();
+    if is_json && status != ExitStatus::Ok {
+        write_failure_json(&*error);
     }
     status
 }

@@ -6,7 +6,6 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use rtad::offline::{OfflineRequest, explain_request, read_config};
-use rtad_core::error_chain::error_chain;
 use rtad_loader::host::{self, Batches};
 
 use super::job;
@@ -55,7 +54,6 @@ pub fn explain(
         let assembly = read_config(&config, &Vec::new())?;
         explain_request(assembly, request)
     });
-    let explained =
-        explained.map_err(|error| job::raised(py, &error_chain(&error), error.exit_code()))?;
+    let explained = explained.map_err(|error| job::failure(py, &error))?;
     serde_json::to_string(&explained).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

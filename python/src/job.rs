@@ -147,17 +147,13 @@ pub fn report(py: Python<'_>, done: Done) -> String {
     done.report
 }
 
-/// The exception of a failed command: the text that follows `error: ` on the command line.
-fn failure(py: Python<'_>, error: &dyn CommandFailure) -> PyErr {
+/// The exception of a failed command, a `rtad.Error`: the text that follows `error: ` on the command line.
+pub fn failure(py: Python<'_>, error: &dyn CommandFailure) -> PyErr {
     let message = match error.mistakes() {
         [] => error_chain(error).replace(['\n', '\r'], " "),
         mistakes => mistakes.join("\n"),
     };
-    raised(py, &message, error.exit() as u8)
-}
-
-/// A `rtad.Error`.
-pub fn raised(py: Python<'_>, message: &str, exit_code: u8) -> PyErr {
+    let exit_code = error.exit() as u8;
     let class = py
         .import("rtad._error")
         .and_then(|module| module.getattr("Error"));

@@ -9,12 +9,12 @@ use rtad::config::{
     CapConfig, Config, ExperimentConfig, PartNames, PlatformConfig, SignatureMode, StrategyConfig,
     experiments, moves,
 };
+use rtad::offline::{OfflineError, read_config};
 use rtad::serve::Assembly;
+use rtad_cli::command_error::CommandError;
+use rtad_config::ConfigError;
 use rtad_config::values::Time;
 use rtad_core::snapshot::AudienceName;
-
-use super::config::read_config;
-use super::failure::CommandFailure;
 
 #[derive(Args)]
 pub struct CheckConfig {
@@ -26,20 +26,23 @@ pub struct CheckConfig {
     previous: Option<PathBuf>,
 }
 
-pub fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
+pub fn run(arguments: &CheckConfig) -> Result<(), CommandError> {
     let assembly = read_config(&arguments.file, &Vec::new())?;
     let config = &assembly.config;
     if let Some(previous) = &arguments.previous {
         let previous = read_config(previous, &Vec::new())?.config;
-        let moves = moves(&previous.experiments, &config.experiments);
-        if !moves.is_empty() {
-            return Err(CommandFailure::Usage(moves.join("\n")));
+        let mistakes = moves(&previous.experiments, &config.experiments);
+        if !mistakes.is_empty() {
+            return Err(OfflineError::Config(ConfigError { mistakes }).into());
         }
     }
-    std::io::stdout().write_all(config.to_toml().as_bytes())?;
+
+    std::io::stdout()
+        .write_all(config.to_toml().as_bytes())
+        .map_err(CommandError::output)?;
     // After the config, for a person; a script reads stdout alone.
     let file = arguments.file.display();
-    write!(std::io::stderr(), "{file}: valid\n{}", Summary(&assembly))?;
+    let _ = write!(std::io::stderr(), "{file}: valid\n{}", Summary(&assembly));
     Ok(())
 }
 

@@ -5,17 +5,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 use prost::Message as _;
+use rtad::offline::OfflineError;
 use rtad::platform::tencent;
 use rtad::serve::Assembly;
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::{DeviceKey, IdKind};
-use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::filter::{FilterKind, FilterSpec, SizingError};
 use rtad_core::snapshot::{AudienceName, GenerationFacts};
 use rtad_core::synth::Synth;
 use rtad_http::signals::Signals;
+use rtad_store::StoreError;
 use rtad_store::write::StoreWriter;
 
-use super::config::Ports;
-use super::failure::{CommandFailure, DemoError};
+use super::ports::Ports;
 use super::process;
 
 const AUDIENCE: &str = "old_users";
@@ -58,7 +61,28 @@ pub struct Demo {
     ports: Ports,
 }
 
-pub async fn demo(arguments: Demo) -> Result<(), CommandFailure> {
+/// An error while preparing the demo.
+#[derive(Debug, thiserror::Error)]
+enum DemoError {
+    #[error("could not create the demo directory {}", dir.display())]
+    Directory {
+        dir: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Sizing(#[from] SizingError),
+}
+
+impl CommandFailure for DemoError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Unexpected
+    }
+}
+
+pub async fn demo(arguments: Demo) -> Result<(), CommandError> {
     let Demo {
         devices,
         dir,
@@ -71,9 +95,10 @@ pub async fn demo(arguments: Demo) -> Result<(), CommandFailure> {
     let mut flags = ports.flags();
     flags.push(("store.url", url));
     let environment = |name: &str| std::env::var(name).ok();
-    let assembly = Assembly::read(Some(("demo", CONFIG)), environment, &flags)?;
+    let assembly =
+        Assembly::read(Some(("demo", CONFIG)), environment, &flags).map_err(OfflineError::from)?;
     let unchanged = assembly.clone();
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen().map_err(CommandError::runtime)?;
     let reread = Box::new(move || Ok(unchanged.clone()));
     let Some(running) = process::start(&mut signals, assembly, reread).await? else {
         return Ok(());

@@ -6,10 +6,9 @@ use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use rtad::offline::{OfflineRequest, explain_request};
-
-use super::config::read_config;
-use super::failure::CommandFailure;
+use rtad::offline::{OfflineRequest, explain_request, read_config};
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::UsageMistake;
 
 #[derive(Args)]
 pub struct Explain {
@@ -33,11 +32,11 @@ pub struct Explain {
     body: PathBuf,
 }
 
-pub fn run(arguments: Explain) -> Result<(), CommandFailure> {
+pub fn run(arguments: Explain) -> Result<(), CommandError> {
     let assembly = read_config(&arguments.config, &Vec::new())?;
     let body_name = arguments.body.display().to_string();
     let body = read_body(&arguments.body)
-        .map_err(|error| CommandFailure::Usage(format!("{body_name}: {error}")))?;
+        .map_err(|error| UsageMistake::new(format!("{body_name}: {error}")))?;
     let request = OfflineRequest {
         platform: arguments.platform,
         body,

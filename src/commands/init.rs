@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use dialoguer::{Input, MultiSelect};
+use rtad::offline::OfflineError;
 use rtad::platform::KINDS;
 use rtad::serve::Assembly;
-
-use super::failure::{CommandFailure, InitError};
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus, UsageMistake};
 
 const HEAD: &str = include_str!("init/head.toml");
 /// The answer of `--platform` for a pod that only its own API reaches.
@@ -32,12 +33,33 @@ pub struct Init {
     platforms: Vec<String>,
 }
 
+/// An error while writing a first config.
+#[derive(Debug, thiserror::Error)]
+enum InitError {
+    #[error("{}: exists already; give another name, or remove it", .0.display())]
+    Exists(PathBuf),
+    #[error("no answer from the terminal")]
+    Unanswered(#[source] std::io::Error),
+    #[error("could not write {}", file.display())]
+    Write {
+        file: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl CommandFailure for InitError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Unexpected
+    }
+}
+
 fn kinds() -> PossibleValuesParser {
     let kinds = KINDS.iter().map(|kind| kind.rules.word);
     PossibleValuesParser::new(kinds.chain([NO_PLATFORM]))
 }
 
-pub fn run(arguments: Init) -> Result<(), CommandFailure> {
+pub fn run(arguments: Init) -> Result<(), CommandError> {
     let Init {
         file,
         store,
@@ -47,15 +69,21 @@ pub fn run(arguments: Init) -> Result<(), CommandFailure> {
     if file.exists() {
         return Err(InitError::Exists(file).into());
     }
-    let store = store.map_or_else(ask_for_store, Ok)?;
-    let platforms = match platforms.is_empty() {
-        true => ask_for_platforms()?,
-        false => platforms,
+    let store = match store {
+        Some(store) => store,
+        None => ask_for_store()?,
     };
+    let platforms = if platforms.is_empty() {
+        ask_for_platforms()?
+    } else {
+        platforms
+    };
+
     let text = config(&store, &platforms);
     let name = file.display().to_string();
-    Assembly::read(Some((&name, &text)), |_| None, &Vec::new())?;
+    Assembly::read(Some((&name, &text)), |_| None, &Vec::new()).map_err(OfflineError::from)?;
     write_new(&file, &text)?;
+
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
@@ -66,8 +94,8 @@ pub fn run(arguments: Init) -> Result<(), CommandFailure> {
          rtad serve --config {name}",
         store = shell_words::quote(&store),
         name = shell_words::quote(&name),
-    )?;
-    Ok(())
+    )
+    .map_err(CommandError::output)
 }
 
 /// The text of a config.
@@ -82,16 +110,14 @@ fn config(store: &str, platforms: &[String]) -> String {
     text
 }
 
-fn ask_for_store() -> Result<String, CommandFailure> {
+fn ask_for_store() -> Result<String, CommandError> {
     require_terminal("--store")?;
     let prompt = Input::new().with_prompt("Folder or bucket of the snapshots");
-    prompt
-        .default(STORE.to_owned())
-        .interact_text()
-        .map_err(not_answered)
+    let answer = prompt.default(STORE.to_owned()).interact_text();
+    Ok(answer.map_err(not_answered)?)
 }
 
-fn ask_for_platforms() -> Result<Vec<String>, CommandFailure> {
+fn ask_for_platforms() -> Result<Vec<String>, CommandError> {
     require_terminal("--platform")?;
     let words: Vec<_> = KINDS.iter().map(|kind| kind.rules.word).collect();
     let prompt = MultiSelect::new().with_prompt("Platforms (space selects, enter ends)");
@@ -102,18 +128,17 @@ fn ask_for_platforms() -> Result<Vec<String>, CommandFailure> {
         .collect())
 }
 
-fn require_terminal(flag: &str) -> Result<(), CommandFailure> {
-    match std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        true => Ok(()),
-        false => Err(CommandFailure::Usage(format!(
-            "{flag}: required without a terminal"
-        ))),
+fn require_terminal(flag: &str) -> Result<(), UsageMistake> {
+    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        return Ok(());
     }
+    let message = format!("{flag}: required without a terminal");
+    Err(UsageMistake::new(message))
 }
 
-fn not_answered(error: dialoguer::Error) -> CommandFailure {
+fn not_answered(error: dialoguer::Error) -> InitError {
     let dialoguer::Error::IO(source) = error;
-    InitError::Unanswered(source).into()
+    InitError::Unanswered(source)
 }
 
 /// Writes a file that does not exist yet, whole or not at all.

@@ -1,21 +1,24 @@
 //! Logging, runtime and signals of a serving process.
 
 use rtad::serve::{self, Assembly, Reread, Running, StartError};
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::UsageMistake;
 use rtad_http::logging::{LogLevel, init_logging};
 use rtad_http::signals::{Signal, Signals};
 
-use super::failure::CommandFailure;
-
 /// Runs a serving command: logging first, then a runtime for signals and the accept loop.
-pub fn run<F>(command: impl FnOnce() -> F) -> Result<(), CommandFailure>
+pub fn run<F>(command: impl FnOnce() -> F) -> Result<(), CommandError>
 where
-    F: Future<Output = Result<(), CommandFailure>>,
+    F: Future<Output = Result<(), CommandError>>,
 {
     let level = std::env::var("RTAD_LOG").map_or(Ok(LogLevel::default()), |level| level.parse());
-    init_logging(level.map_err(|error| CommandFailure::Usage(format!("RTAD_LOG: {error}")))?);
+    let level = level.map_err(|error| UsageMistake::new(format!("RTAD_LOG: {error}")))?;
+    init_logging(level);
+
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
+        .build()
+        .map_err(CommandError::runtime)?;
     let result = runtime.block_on(command());
     // Closes connections that outlived the drain, without waiting for their workers.
     runtime.shutdown_background();

@@ -9,8 +9,8 @@ use rtad::config::ConfigUse;
 use rtad::offline::read_config_for;
 use rtad::replay::Replay;
 use rtad::serve::Assembly;
-
-use super::failure::CommandFailure;
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus, UsageMistake};
 
 #[derive(Args)]
 pub struct ReplayCommand {
@@ -32,6 +32,17 @@ pub struct ReplayCommand {
     logs: Vec<PathBuf>,
 }
 
+/// More changes than are accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct TooManyChanges(String);
+
+impl CommandFailure for TooManyChanges {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::BadInput
+    }
+}
+
 /// A share in percent.
 fn share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|text| text.parse().ok());
@@ -41,7 +52,7 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "accepted: 0% to 100%".to_owned())
 }
 
-pub fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
+pub fn run(arguments: &ReplayCommand) -> Result<(), CommandError> {
     let after = read_rules(&arguments.config)?;
     let before = match &arguments.against {
         Some(file) => Some(read_rules(file)?),
@@ -67,26 +78,27 @@ pub fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
     };
     if report.has_decided_nothing() {
         let found = "no row has facts, so nothing was compared".to_owned();
-        return Err(CommandFailure::Changed(found));
+        return Err(TooManyChanges(found).into());
     }
     let share = report.open_share();
     if share > accepted {
         let (share, accepted) = (100.0 * share, 100.0 * accepted);
-        return Err(CommandFailure::Changed(format!(
-            "{share:.4} % of the requests change or lack facts; accepted: {accepted} %"
-        )));
+        let found =
+            format!("{share:.4} % of the requests change or lack facts; accepted: {accepted} %");
+        return Err(TooManyChanges(found).into());
     }
     Ok(())
 }
 
 /// A config with strategies.
-fn read_rules(file: &Path) -> Result<Assembly, CommandFailure> {
+fn read_rules(file: &Path) -> Result<Assembly, CommandError> {
     let assembly = read_config_for(ConfigUse::Rules, file, &Vec::new())?;
     if assembly.config.strategies.is_empty() {
-        let file = file.display();
-        return Err(CommandFailure::Usage(format!(
-            "{file}: has no [[strategy]]; accepted: a config that names its strategies"
-        )));
+        let message = format!(
+            "{}: has no [[strategy]]; accepted: a config that names its strategies",
+            file.display()
+        );
+        return Err(UsageMistake::new(message).into());
     }
     Ok(assembly)
 }

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use rtad::offline::{OfflineError, read_config};
 use rtad::serve::Reread;
+use rtad_cli::command_error::CommandError;
 use rtad_core::error_chain::error_chain;
 use rtad_core::files::open_regular;
 use rtad_http::signals::Signals;
 
-use super::config::{Ports, read_config};
-use super::failure::CommandFailure;
+use super::ports::Ports;
 use super::process;
 
 #[derive(Args)]
@@ -27,7 +28,7 @@ pub struct Serve {
     workers: Option<String>,
 }
 
-pub async fn serve(arguments: Serve) -> Result<(), CommandFailure> {
+pub async fn serve(arguments: Serve) -> Result<(), CommandError> {
     let Serve {
         config: file,
         ports,
@@ -40,15 +41,16 @@ pub async fn serve(arguments: Serve) -> Result<(), CommandFailure> {
     let read = move || {
         // A pipe has its text once, and blocks a reload.
         let name = file.display();
-        open_regular(&file).map_err(|error| CommandFailure::Usage(format!("{name}: {error}")))?;
+        open_regular(&file).map_err(|error| OfflineError::Usage(format!("{name}: {error}")))?;
 
         read_config(&file, &flags)
     };
     let assembly = read()?;
-    let reread: Reread = Box::new(move || read().map_err(|failure| error_chain(&failure)));
+    let reread: Reread = Box::new(move || read().map_err(|error| error_chain(&error)));
+
     // The handler precedes the start: a SIGHUP without a handler would end the process during the
     // first load.
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen().map_err(CommandError::runtime)?;
     if let Some(running) = process::start(&mut signals, assembly, reread).await? {
         process::serve_until_stopped(&mut signals, running).await;
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_log::folder::closed;
 use rtad_log::read::{LogReadError, LogReader};
 
@@ -33,6 +34,12 @@ pub enum ReplayError {
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] LogReadError),
+}
+
+impl CommandFailure for ReplayError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Unexpected
+    }
 }
 
 /// The files of a replay.

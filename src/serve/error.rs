@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_store::StoreError;
 
 /// A failed start.
@@ -28,4 +29,10 @@ pub enum StartError {
     /// The store cannot be used at all.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl CommandFailure for StartError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Unexpected
+    }
 }

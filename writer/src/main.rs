@@ -39,18 +39,14 @@ mod telemetry;
 mod tokens;
 mod windows;
 
-use rtad_cli::exit::{ExitStatus, write_failure};
+use rtad_cli::exit::ExitStatus;
 
 /// The name and version of this program in manifests.
 const TOOL: &str = concat!("rtad-writer ", env!("CARGO_PKG_VERSION"));
 
 fn main() -> ExitStatus {
-    let Err(error) = cli::run() else {
-        return ExitStatus::Ok;
-    };
-    let status = error.exit();
-    if status != ExitStatus::Ok {
-        write_failure(&*error);
+    match cli::run() {
+        Ok(()) => ExitStatus::Ok,
+        Err(error) => error.report(),
     }
-    status
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Deref;
 
-use crate::exit::{CommandFailure, ExitStatus};
+use crate::exit::{CommandFailure, ExitStatus, write_failure};
 
 /// A failed command.
 #[derive(Debug)]
@@ -30,6 +30,16 @@ impl CommandError {
     /// The error of starting the runtime, or of what it needs.
     pub fn runtime(error: io::Error) -> Self {
         ProcessError::Runtime(error).into()
+    }
+
+    /// Ends a program: writes the error to stderr, unless only the reader of stdout has gone, and
+    /// returns the exit code.
+    pub fn report(&self) -> ExitStatus {
+        let status = self.exit();
+        if status != ExitStatus::Ok {
+            write_failure(&**self);
+        }
+        status
     }
 }
 

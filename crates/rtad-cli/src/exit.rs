@@ -21,7 +21,7 @@ pub enum ExitStatus {
     Unexpected = 1,
     /// The command line is invalid.
     Usage = 2,
-    /// The input is unreadable, or too much of it is malformed.
+    /// The input is unreadable, or what was found in it is over an accepted limit.
     BadInput = 3,
     /// The snapshot failed verification.
     VerificationFailed = 4,
@@ -75,7 +75,7 @@ impl CommandFailure for StoreError {
     }
 }
 
-/// A mistake on the command line, as clap found it.
+/// A mistake on the command line.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct UsageMistake {
@@ -83,7 +83,12 @@ pub struct UsageMistake {
 }
 
 impl UsageMistake {
-    /// The mistake without clap's usage and advice.
+    /// A mistake that the command itself found.
+    pub const fn new(message: String) -> Self {
+        Self { message }
+    }
+
+    /// clap's mistake, without its usage and advice.
     pub fn of(error: &clap::Error) -> Self {
         let text = error.render().to_string();
         let lines = text

@@ -1,13 +1,7 @@
-//! The config file, and the flags that override it.
-
-use std::path::Path;
+//! Flags of the ports, which override the config file.
 
 use clap::Args;
 use rtad::config::Flags;
-use rtad::offline;
-use rtad::serve::Assembly;
-
-use super::failure::CommandFailure;
 
 /// Flags of both serving commands.
 #[derive(Args)]
@@ -31,9 +25,4 @@ impl Ports {
             .filter_map(|(key, value)| Some((key, value.clone()?)))
             .collect()
     }
-}
-
-/// Reads the config and builds its platforms: flags over environment over file over defaults.
-pub fn read_config(file: &Path, flags: &Flags) -> Result<Assembly, CommandFailure> {
-    Ok(offline::read_config(file, flags)?)
 }
