@@ -82,7 +82,7 @@ impl Comparer {
     pub fn add_row(&mut self, row: &LogRow<'_>) {
         self.found.count_row(&row.end);
         let Some(facts) = &row.facts else {
-            self.found.undecided += 1;
+            self.found.counts.undecided += 1;
             return;
         };
         let weight = if row.end.probability > 0.0 {
@@ -101,15 +101,15 @@ impl Comparer {
 
         let found = &mut self.found;
         if effects.answer {
-            found.changed_rows += 1;
+            found.counts.changed_rows += 1;
             found.estimated_changed += weight;
         }
         if effects.shadow {
-            found.shadow_changed_rows += 1;
+            found.counts.shadow_changed_rows += 1;
             found.estimated_shadow_changed += weight;
         }
         if has_gap {
-            found.incomplete_rows += 1;
+            found.counts.incomplete_rows += 1;
         }
         if has_gap || effects.answer {
             found.estimated_open += weight;

@@ -118,18 +118,34 @@ pub struct Changes {
     pub examples: Vec<String>,
 }
 
-/// The result of comparing rows.
-#[derive(Debug, Default)]
-pub struct Comparison {
+/// Numbers of rows.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct RowCounts {
     pub rows: u64,
     /// Rows without decisions: unauthorized callers.
     pub undecided: u64,
     /// Rows whose answer, value or bucket changes.
     pub changed_rows: u64,
-    /// Rows in which a decision in shadow changes.
+    /// Rows in which a decision in shadow changes, which answers nothing.
     pub shadow_changed_rows: u64,
     /// Rows that lack a fact which leaves an answer or a bucket open.
     pub incomplete_rows: u64,
+}
+
+impl RowCounts {
+    fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.undecided += other.undecided;
+        self.changed_rows += other.changed_rows;
+        self.shadow_changed_rows += other.shadow_changed_rows;
+        self.incomplete_rows += other.incomplete_rows;
+    }
+}
+
+/// The result of comparing rows.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    pub counts: RowCounts,
     pub estimated: f64,
     pub estimated_changed: f64,
     pub estimated_shadow_changed: f64,
@@ -150,7 +166,7 @@ pub struct Comparison {
 impl Comparison {
     /// Counts a row, whatever it decides.
     pub fn count_row(&mut self, row: &RowEnd<'_>) {
-        self.rows += 1;
+        self.counts.rows += 1;
         self.add_times([row.time; 2]);
         *entry(&mut self.configs, row.config) += 1;
     }
@@ -181,11 +197,7 @@ impl Comparison {
 
     /// Adds the result of other rows.
     pub fn merge(&mut self, other: Self) {
-        self.rows += other.rows;
-        self.undecided += other.undecided;
-        self.changed_rows += other.changed_rows;
-        self.shadow_changed_rows += other.shadow_changed_rows;
-        self.incomplete_rows += other.incomplete_rows;
+        self.counts.add(&other.counts);
         self.estimated += other.estimated;
         self.estimated_changed += other.estimated_changed;
         self.estimated_shadow_changed += other.estimated_shadow_changed;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::comparison::{ChangeKey, Changes, Comparison, StrategyCounts};
+use super::comparison::{ChangeKey, Changes, Comparison, RowCounts, StrategyCounts};
 
 /// Most kinds of changes in the text.
 const MAX_SHOWN: usize = 40;
@@ -26,15 +26,8 @@ const COLUMNS: [&str; 9] = [
 #[derive(Debug, Serialize)]
 pub struct Report {
     files: usize,
-    rows: u64,
-    /// Rows without decisions.
-    undecided: u64,
-    /// Rows whose answer, value or bucket changes.
-    changed_rows: u64,
-    /// Rows in which a decision in shadow changes, which answers nothing.
-    shadow_changed_rows: u64,
-    /// Rows that lack a fact which leaves an answer or a bucket open.
-    incomplete_rows: u64,
+    #[serde(flatten)]
+    counts: RowCounts,
     /// The share of requests that the changed rows stand for.
     changed_share: f64,
     /// That of the rows with a change in shadow.
@@ -100,11 +93,7 @@ impl Report {
         };
         let mut report = Self {
             files,
-            rows: found.rows,
-            undecided: found.undecided,
-            changed_rows: found.changed_rows,
-            shadow_changed_rows: found.shadow_changed_rows,
-            incomplete_rows: found.incomplete_rows,
+            counts: found.counts,
             changed_share: share(found.estimated_changed),
             shadow_changed_share: share(found.estimated_shadow_changed),
             open_share: share(found.estimated_open),
@@ -150,7 +139,7 @@ impl Report {
 
     /// Whether no row was decided again.
     pub const fn has_decided_nothing(&self) -> bool {
-        self.rows == self.undecided
+        self.counts.rows == self.counts.undecided
     }
 
     /// The share of requests whose answer, value or bucket changes or cannot be known, by the
@@ -160,31 +149,31 @@ impl Report {
     }
 
     fn write_head(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} rows of {} files", self.rows, self.files)?;
+        writeln!(f, "{} rows of {} files", self.counts.rows, self.files)?;
         if let Some([first, last]) = self.times {
             writeln!(f, "from {} to {}", time_text(first), time_text(last))?;
         }
         for ConfigRows { config, rows } in &self.configs {
             writeln!(f, "config {config}: {rows} rows")?;
         }
-        if self.undecided > 0 {
-            let rows = self.undecided;
+        if self.counts.undecided > 0 {
+            let rows = self.counts.undecided;
             writeln!(f, "{rows} rows without decisions: callers without access")?;
         }
 
         let share = 100.0 * self.changed_share;
-        let rows = self.changed_rows;
+        let rows = self.counts.changed_rows;
         writeln!(f, "\nchanged: {rows} rows, {share:.4} % of requests\n")?;
-        if self.shadow_changed_rows > 0 {
+        if self.counts.shadow_changed_rows > 0 {
             let share = 100.0 * self.shadow_changed_share;
-            let rows = self.shadow_changed_rows;
+            let rows = self.counts.shadow_changed_rows;
             writeln!(
                 f,
                 "changed in shadow: {rows} rows, {share:.4} % of requests\n"
             )?;
         }
-        if self.incomplete_rows > 0 {
-            let rows = self.incomplete_rows;
+        if self.counts.incomplete_rows > 0 {
+            let rows = self.counts.incomplete_rows;
             writeln!(f, "not known: {rows} rows, as they lack facts; see below\n")?;
         }
         Ok(())
