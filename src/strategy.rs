@@ -12,6 +12,8 @@ mod value;
 
 use std::time::{Instant, SystemTime};
 
+use strum::VariantArray as _;
+
 pub use attribute::{
     Accepted, Attribute, AttributeValue, Attributes, NoAttributes, OS_WORDS, RequestFacts,
 };
@@ -73,9 +75,21 @@ impl Outcome {
 
 /// Reason of a decision.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// The device is in an excluded audience.
     Member,
@@ -101,31 +115,11 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 9] = [
-        Self::Member,
-        Self::NotMember,
-        Self::NoDevice,
-        Self::Unavailable,
-        Self::Capped,
-        Self::NoLease,
-        Self::Rule,
-        Self::NotScheduled,
-        Self::Bucket,
-    ];
+    pub const ALL: [Self; 9] = *Self::VARIANTS.as_array().expect("every variant");
 
     /// The word in answers and in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Member => "member",
-            Self::NotMember => "not_member",
-            Self::NoDevice => "no_device",
-            Self::Unavailable => "unavailable",
-            Self::Capped => "capped",
-            Self::NoLease => "no_lease",
-            Self::Rule => "rule",
-            Self::NotScheduled => "not_scheduled",
-            Self::Bucket => "bucket",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

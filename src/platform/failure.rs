@@ -1,5 +1,7 @@
 //! Causes of answers that are not based on a request's ids, or not on all of them.
 
+use strum::VariantArray as _;
+
 use super::ids::MAX_ASKED;
 
 /// The reason why a request's ids are not used.
@@ -46,7 +48,17 @@ impl From<Failure> for ReadError {
 }
 
 /// Cause of an answer that is not based on the request's ids, or not on all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Failure {
     /// The body does not parse.
     BadBody,
@@ -73,33 +85,11 @@ pub enum Failure {
 
 impl Failure {
     /// All failures, in the order of their counters.
-    pub const ALL: [Self; 10] = [
-        Self::BadBody,
-        Self::BadEncoding,
-        Self::TooLarge,
-        Self::BodyLost,
-        Self::Unauthorized,
-        Self::BadSignature,
-        Self::BadTimestamp,
-        Self::Overload,
-        Self::TooManyIds,
-        Self::Internal,
-    ];
+    pub const ALL: [Self; 10] = *Self::VARIANTS.as_array().expect("every variant");
 
     /// The label value in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::BadBody => "bad_body",
-            Self::BadEncoding => "bad_encoding",
-            Self::TooLarge => "too_large",
-            Self::BodyLost => "body_lost",
-            Self::Unauthorized => "unauthorized",
-            Self::BadSignature => "bad_signature",
-            Self::BadTimestamp => "bad_timestamp",
-            Self::Overload => "overload",
-            Self::TooManyIds => "too_many_ids",
-            Self::Internal => "internal",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Returns true for authentication failures. Their answer must not reveal the config.

@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
+use strum::VariantNames as _;
 
 use crate::catalog::{ApiAccess, Audience};
 use crate::config::{
@@ -164,19 +165,10 @@ fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
             unknown.as_str(),
         ]
     };
-    const FAILURES: [&str; Failure::ALL.len()] = {
-        let mut words = [""; Failure::ALL.len()];
-        let mut index = 0;
-        while index < words.len() {
-            words[index] = Failure::ALL[index].as_str();
-            index += 1;
-        }
-        words
-    };
     Vocabulary {
         kinds,
         reserved_names: &ROUTES,
-        failures: &FAILURES,
+        failures: Failure::VARIANTS,
     }
 }
 

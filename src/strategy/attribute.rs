@@ -3,12 +3,26 @@
 use std::cell::Cell;
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray as _;
 
 use super::experiment::Assignment;
 
 /// A fact that a request carries beside the device's ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Attribute {
     /// Operating system: one of [`OS_WORDS`].
     Os,
@@ -29,23 +43,11 @@ pub const OS_WORDS: [&str; 7] = [
 
 impl Attribute {
     /// All attributes, in the order of answers.
-    pub const ALL: [Self; 5] = [
-        Self::Os,
-        Self::App,
-        Self::Slot,
-        Self::Region,
-        Self::RequestType,
-    ];
+    pub const ALL: [Self; 5] = *Self::VARIANTS.as_array().expect("every variant");
 
     /// The word in the config and in answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Os => "os",
-            Self::App => "app",
-            Self::Slot => "slot",
-            Self::Region => "region",
-            Self::RequestType => "request_type",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Whether a device's requests differ in it: an answer that depends on it is not the device's.

@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
+use strum::VariantArray as _;
 
 use super::Membership;
 use super::tier::{Tier, Tiers};
@@ -11,7 +12,10 @@ use super::tier::{Tier, Tiers};
 pub const MAX_VALUES: usize = 64;
 
 /// A number of a value. Platforms get those that their protocols have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum ValueKey {
     /// Factor of the bid; 1 changes nothing.
     Weight,
@@ -27,23 +31,11 @@ pub enum ValueKey {
 
 impl ValueKey {
     /// All keys, in the order of answers.
-    pub const ALL: [Self; 5] = [
-        Self::Weight,
-        Self::CpaPrice,
-        Self::CpcPrice,
-        Self::CpcFactor,
-        Self::Quality,
-    ];
+    pub const ALL: [Self; 5] = *Self::VARIANTS.as_array().expect("every variant");
 
     /// The word in the config and in answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Weight => "weight",
-            Self::CpaPrice => "cpa_price",
-            Self::CpcPrice => "cpc_price",
-            Self::CpcFactor => "cpc_factor",
-            Self::Quality => "quality",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Whether its numbers are whole.

@@ -110,9 +110,8 @@ fn flags_per_id(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
 
 /// The `op` parameter of a query; other parameters are ignored.
 fn query_op(query: Option<&str>) -> Result<Op, ApiError> {
-    parameter(query, "op")
-        .and_then(Op::parse)
-        .ok_or(ApiError::UnknownOp)
+    let word = parameter(query, "op").ok_or(ApiError::UnknownOp)?;
+    word.parse().map_err(|_| ApiError::UnknownOp)
 }
 
 fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiError> {
@@ -156,7 +155,7 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
         ids,
         values,
     } = parse_object(body, "op, kind, ids and values")?;
-    let op = Op::parse(&op.0).ok_or(ApiError::UnknownOp)?;
+    let op: Op = op.0.parse().map_err(|_| ApiError::UnknownOp)?;
     let kind = kind.map_or(Ok(IdKind::Md5), |kind| {
         kind.0.parse().map_err(|_| ApiError::UnknownKind)
     })?;

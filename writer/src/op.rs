@@ -1,6 +1,11 @@
 //! Operations on the devices of an audience.
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use strum::VariantArray as _;
+
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Op {
     Add,
     Remove,
@@ -13,27 +18,11 @@ pub enum Op {
 }
 
 impl Op {
-    pub const ALL: [Self; 5] = [
-        Self::Add,
-        Self::Remove,
-        Self::AddIfAbsent,
-        Self::Tombstone,
-        Self::Lift,
-    ];
+    pub const ALL: [Self; 5] = *Self::VARIANTS.as_array().expect("every variant");
 
     /// Name in requests and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Remove => "remove",
-            Self::AddIfAbsent => "add_if_absent",
-            Self::Tombstone => "tombstone",
-            Self::Lift => "lift",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|op| op.as_str() == word)
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     pub const fn adds(self) -> bool {

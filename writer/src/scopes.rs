@@ -13,7 +13,8 @@ const ACCEPTED: &str =
     "admin, or events:, callbacks: or devices: with a name or *, such as events:clicks";
 
 /// Routes that scopes tell apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum Area {
     /// Events, checks and erasures of a window.
     Events,
@@ -21,18 +22,6 @@ pub enum Area {
     Callbacks,
     /// State and devices of an audience.
     Devices,
-}
-
-impl Area {
-    const ALL: [Self; 3] = [Self::Events, Self::Callbacks, Self::Devices];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Callbacks => "callbacks",
-            Self::Devices => "devices",
-        }
-    }
 }
 
 /// A right of a token.
@@ -69,7 +58,7 @@ impl fmt::Display for Scope {
             Self::Admin => f.write_str("admin"),
             Self::Area(area, name) => {
                 let name = name.as_ref().map_or("*", AudienceName::as_str);
-                write!(f, "{}:{name}", area.as_str())
+                write!(f, "{area}:{name}")
             }
         }
     }
@@ -83,10 +72,7 @@ impl FromStr for Scope {
             return Ok(Self::Admin);
         }
         let (area, name) = text.split_once(':').ok_or(())?;
-        let area = Area::ALL
-            .into_iter()
-            .find(|known| known.as_str() == area)
-            .ok_or(())?;
+        let area = area.parse().map_err(|_| ())?;
         let name = match name {
             "*" => None,
             name => Some(name.parse().map_err(|_| ())?),

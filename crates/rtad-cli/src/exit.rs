@@ -13,7 +13,8 @@ use rtad_core::error_chain::error_chain;
 use rtad_store::StoreError;
 
 /// An exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ExitStatus {
     /// Done.
     Ok = 0,
@@ -33,16 +34,8 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// The name in JSON.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unexpected => "unexpected",
-            Self::Usage => "usage",
-            Self::BadInput => "bad_input",
-            Self::VerificationFailed => "verification_failed",
-            Self::Store => "store",
-            Self::Conflict => "conflict",
-        }
+    fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

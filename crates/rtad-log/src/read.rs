@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int32Array,
@@ -12,8 +13,8 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use parquet::errors::{ParquetError, Result};
 
 use crate::row::{
-    ATTRIBUTES, AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow,
-    LoggedFacts, LookedUpIds, NUMBERS, Raw, RowEnd,
+    ATTRIBUTES, AudienceFact, DecisionFact, Device, ExperimentFact, LogRow, LoggedFacts, NUMBERS,
+    Raw, RowEnd,
 };
 use crate::schema::{VERSION, VERSION_KEY};
 
@@ -264,7 +265,7 @@ impl<'b> RowArrays<'b> {
         Ok(LoggedFacts {
             request_id: text(self.request_id, index),
             device,
-            ids: known_word(ids, LookedUpIds::of)?,
+            ids: known_word(ids)?,
             attributes: self.attributes.map(|column| text(column, index)),
             asked,
             audiences: elements(self.audiences.lists, index)
@@ -300,7 +301,7 @@ impl<'b> AudienceArrays<'b> {
                 .generation
                 .is_valid(at)
                 .then(|| self.generation.value(at)),
-            member: known_word(self.member.value(at), InAudience::of)?,
+            member: known_word(self.member.value(at))?,
             value: value.map(|value| value as u8),
         })
     }
@@ -357,7 +358,7 @@ impl<'b> DecisionArrays<'b> {
 
     fn fact(&self, at: usize) -> Result<DecisionFact<'b>> {
         let cap = match text(self.cap, at) {
-            Some(word) => Some(known_word(word, CapState::of)?),
+            Some(word) => Some(known_word(word)?),
             None => None,
         };
         Ok(DecisionFact {
@@ -409,8 +410,9 @@ fn text(column: &StringArray, index: usize) -> Option<&str> {
     column.is_valid(index).then(|| column.value(index))
 }
 
-fn known_word<T>(word: &str, of: impl Fn(&str) -> Option<T>) -> Result<T> {
-    of(word).ok_or_else(|| damaged(&format!("{word:?} is no known word")))
+fn known_word<T: FromStr>(word: &str) -> Result<T> {
+    word.parse()
+        .map_err(|_| damaged(&format!("{word:?} is no known word")))
 }
 
 fn damaged(what: &str) -> ParquetError {

@@ -92,7 +92,19 @@ pub struct Device<'a> {
 }
 
 /// The part of a request's ids that was looked up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum LookedUpIds {
     /// No id was usable.
     #[default]
@@ -119,7 +131,18 @@ pub struct AudienceFact<'a> {
 }
 
 /// Whether a device is in an audience.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum InAudience {
     /// It is.
     Yes,
@@ -163,7 +186,18 @@ pub struct DecisionFact<'a> {
 }
 
 /// State of a cap for a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum CapState {
     /// It admits the device.
     Admitted,
@@ -190,56 +224,22 @@ pub(crate) fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::
 }
 
 impl LookedUpIds {
-    /// All, in the order of their numbers.
-    pub(crate) const ALL: [Self; 4] = [Self::None, Self::All, Self::TooMany, Self::Unread];
-
     /// The word in the files.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::All => "all",
-            Self::TooMany => "too_many",
-            Self::Unread => "unread",
-        }
-    }
-
-    pub(crate) fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|ids| ids.as_str() == word)
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 impl InAudience {
-    /// All, in the order of their numbers.
-    pub(crate) const ALL: [Self; 3] = [Self::Yes, Self::No, Self::Unavailable];
-
     /// The word in the files.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Yes => "yes",
-            Self::No => "no",
-            Self::Unavailable => "unavailable",
-        }
-    }
-
-    pub(crate) fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|member| member.as_str() == word)
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 impl CapState {
-    /// All, in the order of their numbers.
-    pub(crate) const ALL: [Self; 3] = [Self::Admitted, Self::Capped, Self::NoLease];
-
     /// The word in the files.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Admitted => "admitted",
-            Self::Capped => "capped",
-            Self::NoLease => "no_lease",
-        }
-    }
-
-    pub(crate) fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cap| cap.as_str() == word)
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }

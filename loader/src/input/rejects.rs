@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use strum::VariantArray as _;
 
 use rtad_core::device::Unusable;
 
@@ -20,7 +21,8 @@ use super::open::Source;
 const MAX_TEXT_BYTES: usize = 1024;
 
 /// Why a value was rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// It means "no id".
     Blank,
@@ -37,24 +39,10 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Self; 6] = [
-        Self::Blank,
-        Self::Malformed,
-        Self::TooLong,
-        Self::RowLength,
-        Self::OpenQuote,
-        Self::Value,
-    ];
+    pub const ALL: [Self; 6] = *Self::VARIANTS.as_array().expect("every variant");
 
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Blank => "blank",
-            Self::Malformed => "malformed",
-            Self::TooLong => "too_long",
-            Self::RowLength => "row_length",
-            Self::OpenQuote => "open_quote",
-            Self::Value => "value",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use strum::VariantArray as _;
+
 /// The kind of an id. Decides its canonical form before md5.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::VariantArray)]
 pub enum IdKind {
     /// Already hashed: 32 hex digits of either case.
     Md5,
@@ -31,17 +33,7 @@ const MAX_ID_BYTES: usize = 128;
 
 impl IdKind {
     /// Every kind, in the order they are documented.
-    pub const ALL: [Self; 9] = [
-        Self::Md5,
-        Self::Idfa,
-        Self::Imei,
-        Self::Oaid,
-        Self::AndroidId,
-        Self::Mac,
-        Self::Caid,
-        Self::Gaid,
-        Self::Openid,
-    ];
+    pub const ALL: [Self; 9] = *Self::VARIANTS.as_array().expect("every variant");
 
     /// The name used on the command line, in URLs and as a metric label.
     pub const fn as_str(self) -> &'static str {
