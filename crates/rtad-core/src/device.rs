@@ -11,6 +11,7 @@
 
 mod blank;
 mod field;
+mod form;
 mod key;
 mod key_batch;
 mod key_maker;
@@ -19,6 +20,7 @@ mod md5_lanes;
 
 pub use blank::{BlankIds, is_macro};
 pub use field::IdField;
+pub use form::{LOOKALIKES, Look, Lookalike, Reading, digest_key, lookalike};
 pub use key::{DeviceKey, SHARDS};
 pub use key_batch::KeyBatch;
 pub use key_maker::{KeyMaker, Unusable, trim};

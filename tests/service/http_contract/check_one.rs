@@ -147,12 +147,12 @@ fn unusable_ids_are_classified_and_not_quoted() {
         (
             "has%20space",
             "oaid",
-            "kind oaid accepts up to 128 visible ASCII characters, none of `\"[]{},%`",
+            "kind oaid accepts up to 64 letters, digits, - and _, but not 40 or 56, which are digests",
         ),
         (
             "%E4%B8%AD",
             "openid",
-            "kind openid accepts up to 128 visible ASCII characters",
+            "kind openid accepts up to 128 letters, digits and -_.@+/, but no fractions or exponents",
         ),
         (
             "d41d8cd98f00b204e9800998ecf8427e",

@@ -47,14 +47,18 @@ const JUNK: &[&str] = &[
     "02:00:00:00:00:00",
     "020000000000",
     "02-00-00-00-00-00",
-    // Written by databases for a null.
+    // Written by databases for a null, the second by Redshift with escapes.
     "\\N",
+    "\\\\N",
+    // Rows of types, below the names of columns.
+    "string",
+    "varchar",
     // Common in logs, of unknown origin.
     "81684c2e68ade2cd4bf9f2e8a67dd4fe",
     "da4c50b4bab2fa1a3520e4482ab8e788",
 ];
 
-/// Names of macros in tracking links.
+/// Names of macros in tracking links, and of columns.
 pub const MACROS: &[&str] = &[
     "IMEI",
     "IMEI1",
@@ -91,6 +95,9 @@ pub const MACROS: &[&str] = &[
     "OPENUDID",
     "IDFV",
     "DEVICEID",
+    "DEVICE_ID",
+    "ANDROID_ID",
+    "OPENID",
     "IP",
 ];
 
@@ -137,8 +144,14 @@ impl BlankIds {
         };
         for junk in JUNK {
             set.insert_spellings(junk);
+            // A shell that hashes a line hashes its end too: `echo null | md5sum`.
+            for end in ["\n", "\r\n"] {
+                set.insert(DeviceKey::of_canonical(format!("{junk}{end}").as_bytes()));
+            }
         }
         for name in MACROS {
+            // The name of a column, repeated between rows.
+            set.insert_spellings(name);
             for (open, close) in BRACKETS {
                 set.insert_spellings(&format!("{open}{name}{close}"));
             }
@@ -236,6 +249,14 @@ fn grouped(digit: char, groups: &[usize], separator: &str) -> String {
 /// macro, or no letter or digit.
 #[inline]
 pub fn is_placeholder(id: &[u8]) -> bool {
+    // Nearly all ids end here: they begin with two characters that differ in more than case.
+    if let [first, second, ..] = id
+        && first.is_ascii_alphanumeric()
+        && second.is_ascii_alphanumeric()
+        && first | 0x20 != second | 0x20
+    {
+        return false;
+    }
     is_repeated_character(id)
         || !id[0].is_ascii_alphanumeric() && (is_punctuation(id) || is_macro(id))
 }

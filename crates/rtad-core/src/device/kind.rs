@@ -1,4 +1,4 @@
-//! The kinds of device id: the shape and the canonical case of each.
+//! The kinds of device id, and the canonical case of each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,7 +29,7 @@ pub enum IdKind {
 }
 
 /// Longest raw id; longer values are malformed.
-const MAX_ID_BYTES: usize = 128;
+pub(super) const MAX_ID_BYTES: usize = 128;
 
 impl IdKind {
     /// Every kind, in the order they are documented.
@@ -50,19 +50,6 @@ impl IdKind {
         }
     }
 
-    /// The accepted shape of this kind, for messages.
-    pub const fn accepted(self) -> &'static str {
-        match self {
-            Self::Md5 => "32 hex digits",
-            Self::Idfa | Self::Gaid => "a UUID with dashes",
-            Self::Imei => "14 to 17 hex digits",
-            Self::AndroidId => "up to 16 hex digits",
-            Self::Mac => "12 hex digits, with : or - between pairs or without",
-            Self::Oaid | Self::Caid => "up to 128 visible ASCII characters, none of `\"[]{},%`",
-            Self::Openid => "up to 128 visible ASCII characters",
-        }
-    }
-
     /// The case of the kind's canonical form.
     #[inline]
     pub const fn canonical_case(self) -> Case {
@@ -74,88 +61,6 @@ impl IdKind {
             }
         }
     }
-
-    /// Whether a trimmed raw id has the shape of this kind. Lenient on purpose: a wrongly rejected
-    /// id shows an ad to an old user; a wrongly accepted one adds a key that no request has.
-    #[inline]
-    pub fn has_shape(self, id: &[u8]) -> bool {
-        if id.is_empty() || id.len() > MAX_ID_BYTES {
-            return false;
-        }
-        match self {
-            Self::Md5 => id.len() == 32 && is_hex(id),
-            Self::Idfa | Self::Gaid => is_uuid(id),
-            Self::Imei => (14..=17).contains(&id.len()) && is_hex(id),
-            Self::AndroidId => id.len() <= 16 && is_hex(id),
-            Self::Mac => is_mac(id),
-            Self::Oaid | Self::Caid => is_all(id, |byte| TOKEN[usize::from(*byte)]),
-            Self::Openid => is_all(id, u8::is_ascii_graphic),
-        }
-    }
-}
-
-/// Visible ASCII without the marks of JSON, lists and URL encoding: text with them holds an id, or
-/// several, and is none.
-const TOKEN: [bool; 256] = {
-    let mut token = [false; 256];
-    let mut byte = b'!';
-    while byte <= b'~' {
-        token[byte as usize] = !matches!(byte, b'"' | b'[' | b']' | b'{' | b'}' | b',' | b'%');
-        byte += 1;
-    }
-    token
-};
-
-/// Whether all bytes pass. Reads all of them: digits and letters alternate at random, so a branch
-/// per byte would be mispredicted at every second one.
-#[inline]
-fn is_all(id: &[u8], passes: impl Fn(&u8) -> bool) -> bool {
-    id.iter().fold(true, |all, byte| all & passes(byte))
-}
-
-fn is_hex(id: &[u8]) -> bool {
-    is_all(id, u8::is_ascii_hexdigit)
-}
-
-fn is_uuid(id: &[u8]) -> bool {
-    const DASHES: [bool; 36] = separators(&[8, 13, 18, 23]);
-    id.as_array()
-        .is_some_and(|id| is_grouped(id, DASHES, |byte| byte == b'-'))
-}
-
-fn is_mac(id: &[u8]) -> bool {
-    const SEPARATORS: [bool; 17] = separators(&[2, 5, 8, 11, 14]);
-    match id.len() {
-        12 => is_hex(id),
-        _ => id
-            .as_array()
-            .is_some_and(|id| is_grouped(id, SEPARATORS, |byte| (byte == b':') | (byte == b'-'))),
-    }
-}
-
-const fn separators<const N: usize>(indexes: &[usize]) -> [bool; N] {
-    let mut separators = [false; N];
-    let mut index = 0;
-    while index < indexes.len() {
-        separators[indexes[index]] = true;
-        index += 1;
-    }
-    separators
-}
-
-/// Whether an id has separators at these indexes and hex digits elsewhere. Known lengths become
-/// vector instructions.
-#[inline]
-fn is_grouped<const N: usize>(
-    id: &[u8; N],
-    separators: [bool; N],
-    is_separator: impl Fn(u8) -> bool,
-) -> bool {
-    id.iter()
-        .zip(separators)
-        .fold(true, |all, (byte, separator)| {
-            all & ((byte.is_ascii_hexdigit() & !separator) | (is_separator(*byte) & separator))
-        })
 }
 
 impl fmt::Display for IdKind {

@@ -1,0 +1,397 @@
+//! Forms of ids: whether a text can be an id of a kind, and what it looks like if it is none.
+//!
+//! Lists, requests, writes and the Python package all ask here. A text that only looks like an id
+//! is hashed to a key that no device has, so a whole list of them loses all its devices without a
+//! sign. Two answers prevent that:
+//!
+//! - [`IdKind::has_shape`]: texts that no device has as an id are malformed, everywhere.
+//! - [`lookalike`]: ids that their kind accepts and that have the form of something else. One of
+//!   them proves nothing, because some kinds overlap; most ids of a list do.
+
+use std::fmt;
+
+use super::key::DeviceKey;
+use super::kind::{Case, IdKind, MAX_ID_BYTES};
+
+/// Lengths of OAIDs and CAIDs: 64 at most, as the standard of OAIDs has it, and none that only a
+/// digest has: 40 of SHA-1, 56 of SHA-224. OAIDs of some vendors have the 64 of SHA-256.
+const TOKEN_LENGTHS: [bool; 65] = {
+    let mut lengths = [true; 65];
+    lengths[0] = false;
+    lengths[40] = false;
+    lengths[56] = false;
+    lengths
+};
+
+/// Bytes of OAIDs and CAIDs: letters, digits, `-` and `_`. Every other mark stands around an id or
+/// between several.
+const TOKEN: [bool; 256] = {
+    let mut token = [false; 256];
+    let mut byte = 0;
+    while byte < token.len() {
+        token[byte] = (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'-' | b'_');
+        byte += 1;
+    }
+    token
+};
+
+/// A byte of a number.
+const DIGIT: u8 = 1;
+/// A byte of a fraction, or of an exponent with a sign.
+const FRACTION: u8 = 2;
+/// A byte of no number.
+const LETTER: u8 = 4;
+/// A byte of no account id.
+const FOREIGN: u8 = 8;
+
+/// Classes of the bytes of account ids, as flags: all bytes of an id are read in one loop without a
+/// branch.
+const ACCOUNT: [u8; 256] = {
+    let mut classes = [FOREIGN; 256];
+    let mut byte = 0;
+    while byte < classes.len() {
+        classes[byte] = match byte as u8 {
+            b'0'..=b'9' | b'e' | b'E' | b'-' => DIGIT,
+            b'.' | b'+' => FRACTION,
+            b'_' | b'@' | b'/' => LETTER,
+            letter if letter.is_ascii_alphabetic() => LETTER,
+            _ => FOREIGN,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+impl IdKind {
+    /// The accepted shape of this kind, for messages.
+    pub const fn accepted(self) -> &'static str {
+        match self {
+            Self::Md5 => "32 hex digits",
+            Self::Idfa | Self::Gaid => "a UUID with dashes",
+            Self::Imei => "14 to 17 hex digits",
+            Self::AndroidId => "up to 16 hex digits",
+            Self::Mac => "12 hex digits, with : or - between pairs or without",
+            Self::Oaid | Self::Caid => {
+                "up to 64 letters, digits, - and _, but not 40 or 56, which are digests"
+            }
+            Self::Openid => "up to 128 letters, digits and -_.@+/, but no fractions or exponents",
+        }
+    }
+
+    /// Whether a trimmed raw id has the shape of this kind. Lenient on purpose: a wrongly rejected
+    /// id shows an ad to an old user; a wrongly accepted one adds a key that no request has.
+    #[inline]
+    pub fn has_shape(self, id: &[u8]) -> bool {
+        match self {
+            Self::Md5 => id.len() == 32 && is_hex(id),
+            Self::Idfa | Self::Gaid => is_uuid(id),
+            Self::Imei => (14..=17).contains(&id.len()) && is_hex(id),
+            Self::AndroidId => (1..=16).contains(&id.len()) && is_hex(id),
+            Self::Mac => is_mac(id),
+            Self::Oaid | Self::Caid => {
+                TOKEN_LENGTHS.get(id.len()) == Some(&true)
+                    && is_all(id, |byte| TOKEN[usize::from(*byte)])
+            }
+            Self::Openid => (1..=MAX_ID_BYTES).contains(&id.len()) && is_account(id),
+        }
+    }
+}
+
+/// Whether all bytes pass. Reads all of them: digits and letters alternate at random, so a branch
+/// per byte would be mispredicted at every second one.
+#[inline]
+fn is_all(id: &[u8], passes: impl Fn(&u8) -> bool) -> bool {
+    id.iter().fold(true, |all, byte| all & passes(byte))
+}
+
+fn is_hex(id: &[u8]) -> bool {
+    is_all(id, u8::is_ascii_hexdigit)
+}
+
+fn is_decimal(id: &[u8]) -> bool {
+    !id.is_empty() && id.iter().all(u8::is_ascii_digit)
+}
+
+fn is_uuid(id: &[u8]) -> bool {
+    const DASHES: [bool; 36] = separators(&[8, 13, 18, 23]);
+    id.as_array()
+        .is_some_and(|id| is_grouped(id, DASHES, |byte| byte == b'-'))
+}
+
+fn is_mac(id: &[u8]) -> bool {
+    const SEPARATORS: [bool; 17] = separators(&[2, 5, 8, 11, 14]);
+    match id.len() {
+        12 => is_hex(id),
+        _ => id
+            .as_array()
+            .is_some_and(|id| is_grouped(id, SEPARATORS, |byte| (byte == b':') | (byte == b'-'))),
+    }
+}
+
+/// Whether all bytes are of an account id, and they are no number with a fraction or an exponent.
+#[inline]
+fn is_account(id: &[u8]) -> bool {
+    let classes = id
+        .iter()
+        .fold(0, |classes, byte| classes | ACCOUNT[usize::from(*byte)]);
+    classes < FOREIGN && (classes & LETTER != 0 || classes & FRACTION == 0)
+}
+
+const fn separators<const N: usize>(indexes: &[usize]) -> [bool; N] {
+    let mut separators = [false; N];
+    let mut index = 0;
+    while index < indexes.len() {
+        separators[indexes[index]] = true;
+        index += 1;
+    }
+    separators
+}
+
+/// Whether an id has separators at these indexes and hex digits elsewhere. Known lengths become
+/// vector instructions.
+#[inline]
+fn is_grouped<const N: usize>(
+    id: &[u8; N],
+    separators: [bool; N],
+    is_separator: impl Fn(u8) -> bool,
+) -> bool {
+    id.iter()
+        .zip(separators)
+        .fold(true, |all, (byte, separator)| {
+            all & ((byte.is_ascii_hexdigit() & !separator) | (is_separator(*byte) & separator))
+        })
+}
+
+/// The key of a digest as its 16 bytes. `None` if they are 16 hex digits: text, half of an md5.
+#[inline]
+pub fn digest_key(bytes: &[u8]) -> Option<DeviceKey> {
+    let bytes = *bytes.as_array::<16>()?;
+    (!is_hex(&bytes)).then(|| DeviceKey::from_bytes(bytes))
+}
+
+/// What a text looks like that is no id of its declared kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// An id of this kind.
+    Id(IdKind),
+    /// A digest that is no md5, or one in base64.
+    Digest,
+    /// A whole number.
+    Number,
+    /// A number with a fraction or an exponent.
+    Float,
+    /// An id in quotes or brackets or behind a label, or several ids.
+    Wrapped,
+}
+
+impl Look {
+    /// Every look, the kinds from the narrowest shape to the widest. A GAID stands for an OAID too.
+    pub const ALL: [Self; 10] = [
+        Self::Id(IdKind::Md5),
+        Self::Id(IdKind::Gaid),
+        Self::Id(IdKind::Idfa),
+        Self::Id(IdKind::Imei),
+        Self::Id(IdKind::AndroidId),
+        Self::Id(IdKind::Mac),
+        Self::Digest,
+        Self::Number,
+        Self::Float,
+        Self::Wrapped,
+    ];
+
+    /// The look of a trimmed text.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|look| look.is_of(text))
+    }
+
+    fn is_of(self, text: &[u8]) -> bool {
+        match self {
+            // UUIDs in lower case are GAIDs or OAIDs, those in upper case are IDFAs.
+            Self::Id(IdKind::Gaid) => is_uuid(text) && text.iter().any(u8::is_ascii_lowercase),
+            Self::Id(kind) => kind.has_shape(text),
+            Self::Digest => is_other_digest(text),
+            Self::Number => is_decimal(text),
+            Self::Float => is_float(text),
+            Self::Wrapped => is_wrapped(text),
+        }
+    }
+}
+
+impl fmt::Display for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Id(kind) => return write!(f, "ids of kind {kind}"),
+            Self::Digest => "digests other than md5 in hex, such as SHA-1 or base64",
+            Self::Number => "numbers",
+            Self::Float => "numbers with a fraction or an exponent, as spreadsheets write ids",
+            Self::Wrapped => "ids in quotes or brackets, with a label, or several in one text",
+        })
+    }
+}
+
+/// Whether a text has the length and the characters of SHA-1, SHA-2 or of an md5 in base64.
+fn is_other_digest(text: &[u8]) -> bool {
+    matches!(text.len(), 40 | 56 | 64 | 96 | 128) && is_hex(text) || is_base64_digest(text)
+}
+
+/// Whether a text is base64 of 16, 20 or 32 bytes. Without padding it has both cases, so that
+/// nearly no other token of this length is one.
+fn is_base64_digest(text: &[u8]) -> bool {
+    let digits = match text {
+        [digits @ .., b'=', b'='] | [digits @ .., b'='] => digits,
+        digits => digits,
+    };
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
+    let has_both_cases =
+        digits.iter().any(u8::is_ascii_lowercase) && digits.iter().any(u8::is_ascii_uppercase);
+    matches!(digits.len(), 22 | 27 | 43)
+        && digits.iter().all(is_base64)
+        && (digits.len() < text.len() || has_both_cases)
+}
+
+/// Whether a text is a number with a fraction or an exponent: `868049039501257.0`, `8.68E+14`.
+fn is_float(text: &[u8]) -> bool {
+    let is_of_float = |byte: &u8| byte.is_ascii_digit() || b".+-eE".contains(byte);
+    text.first().is_some_and(u8::is_ascii_digit)
+        && text.iter().all(is_of_float)
+        && text.contains(&b'.')
+}
+
+/// Whether a text has another mark than an id, and the characters of one beside it.
+fn is_wrapped(text: &[u8]) -> bool {
+    const SHORTEST_ID: usize = 12;
+    let is_of_id = |byte: &u8| TOKEN[usize::from(*byte)];
+    let has_mark = !text.iter().all(is_of_id);
+    has_mark
+        && text
+            .split(|byte| !is_of_id(byte))
+            .any(|part| part.len() >= SHORTEST_ID)
+}
+
+/// Whether a text is a CAID before or behind its version, a number. Requests drop the version.
+fn is_caid_with_version(text: &[u8]) -> bool {
+    let mut parts = text.split(|byte| matches!(byte, b'-' | b'_'));
+    let (Some(first), Some(second), None) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let is_caid = |part: &[u8]| part.len() == 32 && is_hex(part);
+    is_caid(first) && is_decimal(second) || is_decimal(first) && is_caid(second)
+}
+
+/// A declared kind, and what its ids look like.
+pub type Lookalike = (IdKind, Look);
+
+/// Every pair that [`lookalike`] finds.
+pub const LOOKALIKES: [Lookalike; 16] = [
+    (IdKind::Oaid, Look::Id(IdKind::Md5)),
+    (IdKind::Openid, Look::Id(IdKind::Md5)),
+    (IdKind::Imei, Look::Id(IdKind::AndroidId)),
+    (IdKind::AndroidId, Look::Id(IdKind::Imei)),
+    (IdKind::AndroidId, Look::Id(IdKind::Mac)),
+    (IdKind::Oaid, Look::Id(IdKind::Imei)),
+    (IdKind::Oaid, Look::Id(IdKind::Mac)),
+    (IdKind::Caid, Look::Id(IdKind::Idfa)),
+    (IdKind::Caid, Look::Id(IdKind::Imei)),
+    (IdKind::Oaid, Look::Digest),
+    (IdKind::Caid, Look::Digest),
+    (IdKind::Openid, Look::Digest),
+    (IdKind::Oaid, Look::Number),
+    (IdKind::Caid, Look::Number),
+    (IdKind::AndroidId, Look::Number),
+    (IdKind::Caid, Look::Wrapped),
+];
+
+/// What an id that this kind accepts looks like, if not its kind. CAIDs always look like md5s, and
+/// IDFAs like GAIDs, so these are no lookalikes.
+#[inline]
+pub fn lookalike(kind: IdKind, id: &[u8]) -> Option<Look> {
+    use IdKind::{AndroidId, Caid, Idfa, Imei, Mac, Md5, Oaid, Openid};
+
+    let id = super::key_maker::trim(id);
+    let (look, is_other) = match (kind, id.len()) {
+        (Oaid | Openid, 32) => (Look::Id(Md5), is_hex(id)),
+        // Serial numbers of 16 digits are decimal.
+        (Imei, 16) => (Look::Id(AndroidId), !is_decimal(id)),
+        (AndroidId | Oaid | Caid, 15) => (Look::Id(Imei), is_decimal(id)),
+        // An Android id loses four zeros at its start once in 65,536 ids.
+        (AndroidId, 12) => (Look::Id(Mac), true),
+        (Oaid, 12 | 17) => (Look::Id(Mac), is_mac(id)),
+        (Caid, 36) => (Look::Id(Idfa), is_uuid(id)),
+        (Caid, 34..=63) => (Look::Wrapped, is_caid_with_version(id)),
+        (Caid, 64) | (Openid, 40) => (Look::Digest, is_hex(id)),
+        (Oaid | Caid | Openid, 22 | 27) | (Oaid | Openid, 43) => {
+            (Look::Digest, is_base64_digest(id))
+        }
+        // One Android id in 1,800 has decimal digits alone, as those of 16 digits show.
+        (AndroidId, 0..=14) | (Oaid | Caid, 0..=14 | 17..=24) => (Look::Number, is_decimal(id)),
+        _ => return None,
+    };
+    is_other.then_some(look)
+}
+
+/// How an id of a list of several kinds is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// The kind.
+    pub kind: IdKind,
+    /// The case before the hash; [`Case::All`] if the id may be of two kinds.
+    pub case: Case,
+}
+
+impl Reading {
+    /// The reading of an id of one kind.
+    #[inline]
+    pub const fn of(kind: IdKind) -> Self {
+        Self {
+            kind,
+            case: kind.canonical_case(),
+        }
+    }
+
+    /// The reading of a trimmed id of one of several kinds: the first that accepts it and that it
+    /// is no lookalike of, else the first that accepts it, else the first.
+    ///
+    /// A UUID is an IDFA or a GAID if one of them is named. In another case than theirs it may be
+    /// an id of a kind that keeps its case too, such as an OAID, and has the keys of both.
+    pub fn among(kinds: &[IdKind], id: &[u8]) -> Self {
+        if is_uuid(id)
+            && let Some(reading) = Self::of_uuid(kinds, id)
+        {
+            return reading;
+        }
+
+        let accepting = || kinds.iter().filter(|kind| kind.has_shape(id));
+        let certain = accepting().find(|kind| lookalike(**kind, id).is_none());
+        Self::of(*certain.or_else(|| accepting().next()).unwrap_or(&kinds[0]))
+    }
+
+    fn of_uuid(kinds: &[IdKind], id: &[u8]) -> Option<Self> {
+        let has_lower = id.iter().any(u8::is_ascii_lowercase);
+        let has_upper = id.iter().any(u8::is_ascii_uppercase);
+        let (first, second) = if has_lower {
+            (IdKind::Gaid, IdKind::Idfa)
+        } else {
+            (IdKind::Idfa, IdKind::Gaid)
+        };
+        let kind = [first, second]
+            .into_iter()
+            .find(|kind| kinds.contains(kind))?;
+
+        let is_changed = match kind.canonical_case() {
+            Case::Upper => has_lower,
+            _ => has_upper,
+        };
+        let may_be_other = kinds
+            .iter()
+            .any(|kind| matches!(kind, IdKind::Oaid | IdKind::Openid));
+        let case = if is_changed && may_be_other {
+            Case::All
+        } else {
+            kind.canonical_case()
+        };
+        Some(Self { kind, case })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+use super::*;
+use crate::synth::Synth;
+
+#[test]
+fn ids_of_a_kind_are_no_lookalikes_of_another() {
+    for kind in IdKind::ALL {
+        let ids = (0..1000).map(|index| Synth::new(kind, 7).id(index));
+        let found = ids.filter(|id| lookalike(kind, id.as_bytes()).is_some());
+        assert_eq!(found.count(), 0, "{kind}");
+    }
+}
+
+#[test]
+fn ids_of_the_other_kind_are_found() {
+    for (kind, look) in LOOKALIKES {
+        let Look::Id(other) = look else { continue };
+        let mut found = 0;
+        for index in 0..1000 {
+            let mut id = Synth::new(other, 7).id(index);
+            match kind {
+                IdKind::AndroidId => id = id.replace(':', ""),
+                IdKind::Oaid => id = id.replace(':', "-"),
+                _ => {}
+            }
+            assert!(kind.has_shape(id.as_bytes()), "{kind} {other}");
+            found += usize::from(lookalike(kind, id.as_bytes()) == Some(look));
+        }
+        assert!(found > 500, "{kind} {other}");
+    }
+}
+
+#[test]
+fn digests_and_numbers_are_found_among_ids_of_text() {
+    const BASE64: &str = "jT69NlT7RqKDIpZmnPG1Ng";
+    const SHA_1: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
+    let sha_256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    for (kind, id, look) in [
+        (IdKind::Oaid, BASE64, Some(Look::Digest)),
+        (IdKind::Caid, BASE64, Some(Look::Digest)),
+        (IdKind::Openid, BASE64, Some(Look::Digest)),
+        (IdKind::Openid, SHA_1, Some(Look::Digest)),
+        (IdKind::Caid, sha_256, Some(Look::Digest)),
+        (
+            IdKind::Caid,
+            "20230330_8d3ebd3654fb46a2832296669cf1b536",
+            Some(Look::Wrapped),
+        ),
+        // OAIDs of some vendors are 64 hex digits.
+        (IdKind::Oaid, sha_256, None),
+        (IdKind::Oaid, "20231104", Some(Look::Number)),
+        (IdKind::Caid, "17312345678901234", Some(Look::Number)),
+        (IdKind::AndroidId, "1731234567", Some(Look::Number)),
+        (IdKind::AndroidId, "9774560682055490", None),
+        (IdKind::Openid, "10001", None),
+        (IdKind::Oaid, "1f1f2f3f4f5f6f7f8f9fa1", None),
+    ] {
+        assert!(kind.has_shape(id.as_bytes()), "{kind} {id}");
+        assert_eq!(lookalike(kind, id.as_bytes()), look, "{kind} {id}");
+    }
+}
+
+#[test]
+fn malformed_texts_have_looks() {
+    for (text, look) in [
+        (
+            "8d3ebd3654fb46a2832296669cf1b536",
+            Some(Look::Id(IdKind::Md5)),
+        ),
+        (
+            "7268ceb0-5411-4004-b7cb-bd1fee4b6277",
+            Some(Look::Id(IdKind::Gaid)),
+        ),
+        (
+            "7268CEB0-5411-4004-B7CB-BD1FEE4B6277",
+            Some(Look::Id(IdKind::Idfa)),
+        ),
+        (
+            "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+            Some(Look::Digest),
+        ),
+        ("jT69NlT7RqKDIpZmnPG1Ng==", Some(Look::Digest)),
+        ("2jmj7l5rSw0yVb/vlWAYkK/YBwk=", Some(Look::Digest)),
+        ("868049039501257.0", Some(Look::Float)),
+        ("8.68049E+14", Some(Look::Float)),
+        ("12345678901234567890", Some(Look::Number)),
+        (
+            "'7268ceb0-5411-4004-b7cb-bd1fee4b6277'",
+            Some(Look::Wrapped),
+        ),
+        ("oaid:7268ceb054114004", Some(Look::Wrapped)),
+        ("868049039501257;868049039501258", Some(Look::Wrapped)),
+        ("two words", None),
+        ("", None),
+    ] {
+        assert_eq!(Look::of(text.as_bytes()), look, "{text}");
+    }
+}
+
+#[test]
+fn sixteen_hex_digits_are_no_digest() {
+    assert!(digest_key(b"8d3ebd3654fb46a2").is_none());
+    assert!(digest_key(b"8d3ebd3654fb46").is_none());
+    let digest = *b"8d3ebd3654fb46a\0";
+    assert_eq!(digest_key(&digest), Some(DeviceKey::from_bytes(digest)));
+}
+
+#[test]
+fn uuid_of_a_mixed_list_is_an_idfa_or_a_gaid_in_either_case() {
+    use IdKind::{Caid, Gaid, Idfa, Imei, Oaid};
+
+    let lower = "7268ceb0-5411-4004-b7cb-bd1fee4b6277";
+    let upper = lower.to_uppercase();
+    let mixed = lower.replace("7268c", "7268C");
+    for (kinds, id, kind, case) in [
+        (&[Idfa, Imei, Oaid][..], upper.as_str(), Idfa, Case::Upper),
+        // Perhaps an OAID.
+        (&[Idfa, Imei, Oaid], lower, Idfa, Case::All),
+        (&[Oaid, Idfa], lower, Idfa, Case::All),
+        (&[Idfa, Imei], lower, Idfa, Case::Upper),
+        (&[Idfa, Gaid], lower, Gaid, Case::Lower),
+        (&[Gaid, Idfa], &upper, Idfa, Case::Upper),
+        (&[Gaid, Oaid], lower, Gaid, Case::Lower),
+        (&[Gaid, Oaid], &upper, Gaid, Case::All),
+        (&[Idfa, Gaid, Oaid], &mixed, Gaid, Case::All),
+        (&[Caid, Idfa], lower, Idfa, Case::Upper),
+        (&[Imei, Oaid], lower, Oaid, Case::AsIs),
+    ] {
+        let reading = Reading { kind, case };
+        assert_eq!(
+            Reading::among(kinds, id.as_bytes()),
+            reading,
+            "{kinds:?} {id}"
+        );
+    }
+}
+
+#[test]
+fn id_of_a_mixed_list_is_of_the_first_kind_that_it_looks_like() {
+    use IdKind::{AndroidId, Idfa, Imei, Md5, Oaid};
+
+    for (kinds, id, kind) in [
+        (&[Oaid, Md5][..], "8d3ebd3654fb46a2832296669cf1b536", Md5),
+        (&[Oaid, Imei], "868049039501257", Imei),
+        (&[AndroidId, Imei], "868049039501257", Imei),
+        (&[Imei, AndroidId], "d0d4845ae4495a83", AndroidId),
+        (&[Imei, Oaid], "D0D4845AE4495A83", Oaid),
+        // An MEID, in either case.
+        (&[Imei, Oaid], "A0000049F1B23C", Imei),
+        // Neither: the first kind refuses it.
+        (&[Idfa, Imei, Oaid], "8.68049E+14", Idfa),
+    ] {
+        let reading = Reading::among(kinds, id.as_bytes());
+        assert_eq!(reading.kind, kind, "{kinds:?} {id}");
+    }
+}
