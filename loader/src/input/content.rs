@@ -88,15 +88,16 @@ const ENCODINGS: [(&[u8], &str); 3] = [
 ];
 
 /// Name of the format of a file that is not text, by the first bytes after its decompression.
-/// `None` for text.
-pub fn foreign(head: &[u8]) -> Option<&'static str> {
+/// `None` for text. Cells of csv have a `delimiter`.
+pub fn foreign(head: &[u8], delimiter: Option<u8>) -> Option<&'static str> {
     match Compression::of(head) {
         Compression::Gzip => return Some("gzip data within compressed data"),
         Compression::Zstd => return Some("zstd data within compressed data"),
         Compression::None => {}
     }
     // A magic of letters and digits may be the beginning of an id: the first of a sorted part.
-    let has_control = head.iter().any(is_control);
+    let controls = count_controls(head, delimiter);
+    let has_control = controls > 0;
     let is_certain = |magic: &[u8]| has_control || !magic.iter().all(u8::is_ascii_alphanumeric);
     let mut known = MAGICS.iter().chain(&ENCODINGS);
     let known = known.find(|(magic, _)| head.starts_with(magic) && is_certain(magic));
@@ -106,7 +107,7 @@ pub fn foreign(head: &[u8]) -> Option<&'static str> {
     if head.get(257..262) == Some(b"ustar") {
         return Some("a tar archive");
     }
-    of_bytes(head).or_else(|| is_markup(head).then_some("markup (HTML or XML), not rows"))
+    of_bytes(head, controls).or_else(|| is_markup(head).then_some("markup (HTML or XML), not rows"))
 }
 
 /// Zeros in a row that are no text: a part that a crash or an unfinished copy did not write.
@@ -130,15 +131,25 @@ pub fn is_packed(row: &[u8]) -> bool {
 }
 
 /// Recognizes wide encodings and binary data by their zeros and control characters.
-fn of_bytes(head: &[u8]) -> Option<&'static str> {
+fn of_bytes(head: &[u8], controls: usize) -> Option<&'static str> {
     // ASCII in two or four bytes per character has zeros in half or three quarters of its bytes.
     let zeros = head.iter().filter(|byte| **byte == 0).count();
     if head.len() >= 4 && (head.len() * 2..head.len() * 4).contains(&(zeros * 5)) {
         return Some("text in UTF-16 or UTF-32");
     }
-    let controls = head.iter().filter(|byte| is_control(byte)).count();
     // Random bytes are control characters in one of ten cases.
     (controls >= 4 && controls * 50 > head.len()).then_some("binary data")
+}
+
+/// Control characters that no text has. In csv, Hive and others write some between cells and within
+/// them: `^A` to `^C`, and the separators of ASCII.
+fn count_controls(head: &[u8], delimiter: Option<u8>) -> usize {
+    let is_separator = |byte: &u8| {
+        delimiter.is_some() && matches!(byte, 1..=3 | 28..=31) || Some(*byte) == delimiter
+    };
+    head.iter()
+        .filter(|byte| is_control(byte) && !is_separator(byte))
+        .count()
 }
 
 /// Whether a byte is a control character other than white space and escape.
@@ -194,7 +205,18 @@ mod tests {
             b"\n",
             b"a",
         ] {
-            assert_eq!(foreign(text), None, "{text:?}");
+            assert_eq!(foreign(text, None), None, "{text:?}");
+            assert_eq!(foreign(text, Some(b',')), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn separators_of_hive_are_text_of_csv() {
+        for delimiter in [1, 2, 31, 5] {
+            let row = format!("868049039501257{0}a\x02b{0}c\n", char::from(delimiter));
+            let table = row.repeat(20);
+            assert_eq!(foreign(table.as_bytes(), Some(delimiter)), None, "{row:?}");
+            assert_eq!(foreign(table.as_bytes(), None), Some("binary data"));
         }
     }
 
@@ -252,7 +274,7 @@ mod tests {
             (&random, "binary"),
         ] {
             assert!(
-                foreign(head).is_some_and(|found| found.contains(name)),
+                foreign(head, None).is_some_and(|found| found.contains(name)),
                 "{name}"
             );
         }

@@ -82,7 +82,7 @@ pub fn each_line(
     bytes: &Arc<Bytes>,
     mut each: impl FnMut(&[u8]) -> bool,
 ) -> Result<(), InputError> {
-    let mut opened = Opened::open(source, bytes)?;
+    let mut opened = Opened::open(source, bytes, None)?;
     let pool = Pool::default();
     let read = read_blocks(&mut opened, 0, &pool, |block| {
         let goes_on = lines(&block.bytes[..block.len]).all(|line| each(without_mark(line)));

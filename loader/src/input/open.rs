@@ -151,12 +151,17 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens a source, counts the bytes that are read of it, and decompresses it.
+    /// Opens a source, counts the bytes that are read of it, and decompresses it. Cells of csv have
+    /// a `delimiter`.
     ///
     /// # Errors
     ///
     /// The source cannot be read, or is not text.
-    pub fn open(source: &Source, bytes: &Arc<Bytes>) -> Result<Self, InputError> {
+    pub fn open(
+        source: &Source,
+        bytes: &Arc<Bytes>,
+        delimiter: Option<u8>,
+    ) -> Result<Self, InputError> {
         let name = source.name();
         let reader = CountedReader {
             inner: open(source)?,
@@ -186,7 +191,7 @@ impl Opened {
         };
         let reader = std::mem::replace(&mut opened.reader, Box::new(io::empty()));
         let (head, whole) = peek(reader, HEAD_BYTES).map_err(|error| opened.failed(error))?;
-        if let Some(found) = foreign(&head) {
+        if let Some(found) = foreign(&head, delimiter) {
             return Err(InputError::Foreign {
                 input: opened.name,
                 found,

@@ -133,16 +133,16 @@ fn read_sources(
             is_wanted && sender.send(block).is_ok()
         };
         let read = match &input.layout {
-            Layout::Lines { .. } | Layout::Ndjson { .. } => {
-                Opened::open(source, bytes).and_then(|mut opened| {
+            Layout::Lines { .. } | Layout::Ndjson { .. } => Opened::open(source, bytes, None)
+                .and_then(|mut opened| {
                     lines::read_blocks(&mut opened, index, pool, send)
                         .map_err(|error| opened.failed(error))
-                })
-            }
-            Layout::Csv { columns, cells } => Opened::open(source, bytes).and_then(|mut opened| {
-                let columns = (&columns[..], input.value.as_ref());
-                csv::read_blocks(&mut opened, index, columns, *cells, pool, send)
-            }),
+                }),
+            Layout::Csv { columns, cells } => Opened::open(source, bytes, Some(cells.delimiter))
+                .and_then(|mut opened| {
+                    let columns = (&columns[..], input.value.as_ref());
+                    csv::read_blocks(&mut opened, index, columns, *cells, pool, send)
+                }),
             Layout::Parquet { columns } => {
                 let columns = (&columns[..], input.value.as_ref());
                 parquet::read_blocks(source, index, columns, (pool, bytes), send)
