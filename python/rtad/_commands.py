@@ -150,7 +150,8 @@ def _write(
         "value": value,
     }
     arguments = command(name, target | given | dict(flags), words)
-    rows = None if source is None else batches(source)
+    wanted = [*kinds, value] if kinds and value else list(kinds)
+    rows = None if source is None else batches(source, wanted)
     with callback(progress) as told:
         return _report(_rtad.run(arguments, rows, told))
 

@@ -1,6 +1,7 @@
 """Columns of ids and tables, as the compiled part reads them."""
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 # Ids of an iterator that are handed over at once.
@@ -10,10 +11,11 @@ BATCH_IDS = 65_536
 Ids = Any
 
 
-def column(ids: Ids) -> Any:
-    """An object that exports Arrow; the bytes, width and padding of a NumPy array; or a list."""
+def column(ids: Ids, wanted: Collection[str] = ()) -> Any:
+    """An object that exports Arrow; the bytes, width and padding of a NumPy array; or a list. Of a
+    polars frame, the wanted columns alone."""
     if is_arrow(ids):
-        return ids
+        return _of_polars(ids, wanted)
     if hasattr(ids, "__array_interface__"):
         return _of_numpy(ids)
     if isinstance(ids, (str, bytes)):
@@ -21,10 +23,10 @@ def column(ids: Ids) -> Any:
     return list(ids)
 
 
-def batches(source: Iterable[Any]) -> Iterator[Any]:
+def batches(source: Iterable[Any], wanted: Collection[str] = ()) -> Iterator[Any]:
     """The columns and tables of a source. Ids of an iterator are collected into lists."""
     if is_arrow(source) or hasattr(source, "__array_interface__"):
-        yield column(source)
+        yield column(source, wanted)
         return
     ids: list[Any] = []
     for item in source:
@@ -32,7 +34,7 @@ def batches(source: Iterable[Any]) -> Iterator[Any]:
         if is_column or isinstance(item, list):
             if ids:
                 yield ids
-            yield column(item)
+            yield column(item, wanted)
             ids = []
             continue
         ids.append(item)
@@ -43,11 +45,42 @@ def batches(source: Iterable[Any]) -> Iterator[Any]:
         yield ids
 
 
+def _without_masked(array: Any) -> Any:
+    """A masked array's values, blank in each row with a masked one."""
+    kind = array.dtype.kind
+    if array.ndim == 1 and kind not in "SUV":
+        return array.tolist()
+    values, masked = array.data.copy(), array.mask
+    if values.ndim == 2 and masked.ndim == 2:
+        masked = masked.any(axis=1)
+    values[masked] = {"S": b"", "V": b"", "U": ""}.get(kind, 0)
+    return values
+
+
 def is_arrow(value: Any) -> bool:
     return hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
 
 
+def _of_polars(ids: Any, wanted: Collection[str]) -> Any:
+    """Without columns that Arrow readers refuse: polars exports a buffer with nulls of type Null,
+    and integers of 128 bits."""
+    polars: Any = sys.modules.get("polars")
+    if polars is None:
+        return ids
+    if isinstance(ids, polars.Series) and ids.dtype == polars.Null:
+        return ids.cast(polars.String)
+    if isinstance(ids, polars.DataFrame):
+        if wanted and set(wanted) <= set(ids.columns):
+            ids = ids.select(list(wanted))
+        return ids.with_columns(polars.selectors.by_dtype(polars.Null).cast(polars.String))
+    return ids
+
+
 def _of_numpy(array: Any) -> Any:
+    if hasattr(array, "mask"):
+        array = _without_masked(array)
+        if isinstance(array, list):
+            return array
     kind, width = array.dtype.kind, array.dtype.itemsize
     if array.ndim == 2 and kind == "u" and width == 1:
         return array.tobytes(), array.shape[1], False

@@ -322,3 +322,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     small, large = peaks
     # Ten times the rows: 29 MiB of keys more.
     assert large < small + 40, peaks
+
+
+def test_columns_of_polars_that_are_not_read_may_have_any_type(rtad, tmp_path):
+    ids = synth(20)
+    frame = polars.DataFrame({"id": ids, "note": [None] * 20, "list": [[None]] * 20})
+    frame = frame.with_columns(large=polars.lit(1).cast(polars.Int128))
+    # A batch of nulls alone in a running build.
+    batches = [frame, frame.with_columns(id=None)]
+    report = rtad.build(str(tmp_path / "s"), "a", batches, columns="id")
+    assert (report["keys"], report["blank"]) == (20, 20)
+    assert rtad.keys("md5", polars.Series([None, None])).blank == 2
