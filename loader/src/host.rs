@@ -14,7 +14,7 @@ use rtad_cli::exit::{UsageMistake, keep_warnings};
 use rtad_core::snapshot::Snapshot;
 
 use crate::commands::{self, Cli, Host, Target};
-pub use crate::input::{Batches, arrow};
+pub use crate::input::{Batches, Counts, Kinds, Reason, arrow};
 pub use crate::progress::Watch;
 use crate::progress::{Progress, Stopped};
 

@@ -47,6 +47,8 @@ class Audience:
         """Whether each id is a member: booleans, null for an id without a key.
 
         A member is always true. A non-member is true at the false-positive rate of the build.
+        `kind` may be several, such as "idfa,imei,oaid". A warning says if most ids are malformed or
+        look like another kind.
         """
         return self._snapshot.contains(column(ids), kind, list(blank))
 

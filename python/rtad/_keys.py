@@ -21,8 +21,10 @@ def key(kind: str, id: str | bytes | int | None) -> bytes | None:
 def keys(kind: str, ids: Ids, *, blank: Sequence[str] = ()) -> _rtad.Column:
     """The keys of a column of ids: fixed-size binary of 16 bytes, null for an id without a key.
 
-    Nulls count as blank. With the kind md5 a value of 16 bytes is a digest. `blank` has more ids
-    that mean "no id".
+    Nulls and masked rows count as blank. With the kind md5 a value of 16 bytes is a digest, unless
+    it is 16 hex digits. `blank` has more ids that mean "no id". `kind` may be several, such as
+    "imei,md5": each id is read by its form. A warning says if most ids are malformed or look like
+    another kind.
 
     >>> column = keys("imei", ["868049039501257", None, "0", "imei"])
     >>> column.null_count, column.blank, column.malformed

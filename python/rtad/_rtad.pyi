@@ -22,6 +22,10 @@ class Column:
         """Number of ids that do not have the form of their kind."""
 
     @property
+    def usable_by_kind(self) -> dict[str, int]:
+        """Number of ids with a key, by kind."""
+
+    @property
     def null_count(self) -> int:
         """Number of nulls."""
 

@@ -6,13 +6,13 @@ use arrow_array::{BooleanArray, UInt8Array};
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
 use pyo3::prelude::*;
 
-use rtad_core::device::{IdKind, KeyMaker};
+use rtad_core::device::KeyMaker;
 use rtad_core::snapshot::{GenerationReport, Snapshot};
-use rtad_loader::host;
+use rtad_loader::host::{self, Kinds};
 
 use super::column::ResultColumn;
 use super::job;
-use super::keys::{each_batch, key_maker, kind_of};
+use super::keys::{each_batch, key_maker, kinds_of};
 use super::values::IdColumn;
 
 /// An audience at one generation, with its deltas and tombstones.
@@ -40,12 +40,12 @@ impl LoadedSnapshot {
         kind: &str,
         blank: Vec<String>,
     ) -> PyResult<ResultColumn> {
-        let (kind, ids, maker) = (
-            kind_of(kind)?,
-            IdColumn::read_column(ids)?,
-            key_maker(&blank),
-        );
-        py.detach(|| members(&self.snapshot, ids, kind, &maker))
+        let kinds = kinds_of(kind)?;
+        let ids = IdColumn::read_column(ids)?;
+        let maker = key_maker(&blank);
+        let column = py.detach(|| members(&self.snapshot, ids, &kinds, &maker))?;
+        job::warn(py, column.doubts(&kinds))?;
+        Ok(column)
     }
 
     /// The value of each id that is a member; null for others.
@@ -56,12 +56,12 @@ impl LoadedSnapshot {
         kind: &str,
         blank: Vec<String>,
     ) -> PyResult<ResultColumn> {
-        let (kind, ids, maker) = (
-            kind_of(kind)?,
-            IdColumn::read_column(ids)?,
-            key_maker(&blank),
-        );
-        py.detach(|| values(&self.snapshot, ids, kind, &maker))
+        let kinds = kinds_of(kind)?;
+        let ids = IdColumn::read_column(ids)?;
+        let maker = key_maker(&blank);
+        let column = py.detach(|| values(&self.snapshot, ids, &kinds, &maker))?;
+        job::warn(py, column.doubts(&kinds))?;
+        Ok(column)
     }
 
     /// Facts of the generation and its deltas, as JSON.
@@ -89,23 +89,26 @@ impl LoadedSnapshot {
 fn members(
     snapshot: &Snapshot,
     ids: IdColumn,
-    kind: IdKind,
+    kinds: &Kinds,
     maker: &KeyMaker,
 ) -> PyResult<ResultColumn> {
     let (mut answers, mut nulls) = (BooleanBufferBuilder::new(0), NullBufferBuilder::new(0));
     let mut members = Vec::new();
-    let counts = each_batch(ids, kind, maker, |keys, is_usable| {
+    let counts = each_batch(ids, kinds, maker, |keys, made| {
         members.resize(keys.len(), false);
         snapshot.contains_many(keys, &mut members);
-        if keys.len() == is_usable.len() {
+        if made.iter().all(|keys| *keys == 1) {
             answers.append_slice(&members);
             nulls.append_n_non_nulls(keys.len());
             return;
         }
-        let mut members = members.iter();
-        for is_usable in is_usable {
-            answers.append(*is_usable && members.next().is_some_and(|member| *member));
-            nulls.append(*is_usable);
+
+        let mut rest = &members[..];
+        for keys in made {
+            let (of_id, others) = rest.split_at(*keys);
+            answers.append(of_id.contains(&true));
+            nulls.append(*keys > 0);
+            rest = others;
         }
     })?;
     let array = BooleanArray::new(answers.finish(), nulls.finish());
@@ -115,15 +118,16 @@ fn members(
 fn values(
     snapshot: &Snapshot,
     ids: IdColumn,
-    kind: IdKind,
+    kinds: &Kinds,
     maker: &KeyMaker,
 ) -> PyResult<ResultColumn> {
     let mut found = Vec::new();
-    let counts = each_batch(ids, kind, maker, |keys, is_usable| {
-        let mut keys = keys.iter();
-        for is_usable in is_usable {
-            let key = if *is_usable { keys.next() } else { None };
-            found.push(key.and_then(|key| snapshot.value(std::slice::from_ref(key))));
+    let counts = each_batch(ids, kinds, maker, |keys, made| {
+        let mut rest = keys;
+        for keys in made {
+            let (of_id, others) = rest.split_at(*keys);
+            found.push(snapshot.value(of_id));
+            rest = others;
         }
     })?;
     Ok(ResultColumn::new(Arc::new(UInt8Array::from(found)), counts))

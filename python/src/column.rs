@@ -1,5 +1,6 @@
 //! Result columns, for any library that reads Arrow.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -12,34 +13,23 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList, PyTuple};
 use pyo3_arrow::ffi::to_array_pycapsules;
 
-use rtad_core::device::Unusable;
-
-/// Ids without a key, by reason.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct UnusableCounts {
-    blank: usize,
-    malformed: usize,
-}
-
-impl UnusableCounts {
-    pub(crate) fn add(&mut self, reason: Unusable) {
-        match reason {
-            Unusable::Blank => self.blank += 1,
-            Unusable::Malformed => self.malformed += 1,
-        }
-    }
-}
+use rtad_loader::host::{Counts, Kinds, Reason};
 
 /// A column of results: one for each id, null for an id without a key.
 #[pyclass(frozen, module = "rtad._rtad", name = "Column")]
 pub(crate) struct ResultColumn {
     array: ArrayRef,
-    counts: UnusableCounts,
+    counts: Counts,
 }
 
 impl ResultColumn {
-    pub(crate) fn new(array: ArrayRef, counts: UnusableCounts) -> Self {
+    pub(crate) fn new(array: ArrayRef, counts: Counts) -> Self {
         Self { array, counts }
+    }
+
+    /// Why most of the results may be wrong.
+    pub(crate) fn doubts(&self, kinds: &Kinds) -> Vec<String> {
+        self.counts.doubts(kinds, "kind")
     }
 
     fn value<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -65,14 +55,20 @@ impl ResultColumn {
 impl ResultColumn {
     /// Number of ids that mean "no id", nulls included.
     #[getter]
-    fn blank(&self) -> usize {
-        self.counts.blank
+    fn blank(&self) -> u64 {
+        self.counts.of(Reason::Blank)
     }
 
     /// Number of ids that do not have the form of their kind.
     #[getter]
-    fn malformed(&self) -> usize {
-        self.counts.malformed
+    fn malformed(&self) -> u64 {
+        self.counts.malformed()
+    }
+
+    /// Number of ids with a key, by kind.
+    #[getter]
+    fn usable_by_kind(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.usable_by_kind().collect()
     }
 
     /// Number of nulls.

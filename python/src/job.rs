@@ -137,14 +137,26 @@ impl<T: Send> RunningJob<'_, '_, T> {
 /// The report of a command, as JSON. Its warnings are Python's. One that a filter turns into an
 /// exception goes to `sys.unraisablehook`: the command has published, and its report is returned.
 pub fn report(py: Python<'_>, done: Done) -> String {
-    let category = py.get_type::<PyUserWarning>();
     for warning in done.warnings {
-        let message = CString::new(warning.replace('\0', " ")).expect("NUL was replaced");
-        if let Err(error) = PyErr::warn(py, &category, &message, 3) {
+        if let Err(error) = warn_at(py, warning, 3) {
             error.write_unraisable(py, None);
         }
     }
     done.report
+}
+
+/// Warns the caller of a function of the package.
+pub fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
+    for warning in warnings {
+        warn_at(py, warning, 2)?;
+    }
+    Ok(())
+}
+
+fn warn_at(py: Python<'_>, warning: String, stack_level: i32) -> PyResult<()> {
+    let category = py.get_type::<PyUserWarning>();
+    let message = CString::new(warning.replace('\0', " ")).expect("NUL was replaced");
+    PyErr::warn(py, &category, &message, stack_level)
 }
 
 /// The exception of a failed command, a `rtad.Error`: the text that follows `error: ` on the command line.

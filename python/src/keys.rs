@@ -8,18 +8,33 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_core::device::{DeviceKey, KeyMaker};
+use rtad_loader::host::{Counts, Kinds};
 
-use super::column::{ResultColumn, UnusableCounts};
-use super::values::{IdColumn, append_keys, arrow_failure};
+use super::column::ResultColumn;
+use super::job;
+use super::values::{IdColumn, arrow_failure};
 
 static KEY_MAKER: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);
 const KEY_BYTES: usize = 16;
 
-/// The kind of a name.
-pub fn kind_of(name: &str) -> PyResult<IdKind> {
-    name.parse()
-        .map_err(|error| PyValueError::new_err(format!("kind {name:?}: {error}")))
+/// The kinds of a text: KIND[,KIND].
+pub fn kinds_of(names: &str) -> PyResult<Kinds> {
+    names
+        .parse()
+        .map_err(|error| PyValueError::new_err(format!("kind {names:?}: {error}")))
+}
+
+/// Kinds whose ids have one key each.
+fn kinds_of_one_key(names: &str) -> PyResult<Kinds> {
+    let kinds = kinds_of(names)?;
+    if kinds.may_have_two_keys() {
+        return Err(PyValueError::new_err(format!(
+            "kind {names:?}: a UUID may have two keys: expected idfa and gaid without oaid and \
+             openid"
+        )));
+    }
+    Ok(kinds)
 }
 
 /// A key maker with additional ids that mean "no id".
@@ -37,9 +52,10 @@ pub fn key<'py>(
     kind: &str,
     id: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let (kind, mut found) = (kind_of(kind)?, None);
+    let kinds = kinds_of_one_key(kind)?;
     let ids = IdColumn::read_column(PyList::new(py, [id])?.as_any())?;
-    each_batch(ids, kind, &KEY_MAKER, |keys, _| {
+    let mut found = None;
+    each_batch(ids, &kinds, &KEY_MAKER, |keys, _| {
         found = keys.first().copied()
     })?;
     Ok(found.map(|key| PyBytes::new(py, key.as_bytes())))
@@ -53,49 +69,54 @@ pub fn keys(
     ids: &Bound<'_, PyAny>,
     blank: Vec<String>,
 ) -> PyResult<ResultColumn> {
-    let (kind, ids, maker) = (
-        kind_of(kind)?,
-        IdColumn::read_column(ids)?,
-        key_maker(&blank),
-    );
-    py.detach(|| {
+    let kinds = kinds_of_one_key(kind)?;
+    let ids = IdColumn::read_column(ids)?;
+    let maker = key_maker(&blank);
+    let column = py.detach(|| {
         let (mut bytes, mut nulls) = (Vec::<u8>::new(), NullBufferBuilder::new(0));
-        let counts = each_batch(ids, kind, &maker, |keys, is_usable| {
+        let counts = each_batch(ids, &kinds, &maker, |keys, made| {
             let mut keys = keys.iter();
-            for is_usable in is_usable {
-                nulls.append(*is_usable);
-                let key = if *is_usable { keys.next() } else { None };
+            for made in made {
+                let is_usable = *made > 0;
+                nulls.append(is_usable);
+                let key = if is_usable { keys.next() } else { None };
                 bytes.extend(key.map_or([0; KEY_BYTES], |key| *key.as_bytes()));
             }
         })?;
         let (width, bytes) = (KEY_BYTES as i32, Buffer::from_vec(bytes));
         let array = FixedSizeBinaryArray::try_new(width, bytes, nulls.finish());
-        Ok(ResultColumn::new(
+        Ok::<_, PyErr>(ResultColumn::new(
             Arc::new(array.map_err(arrow_failure)?),
             counts,
         ))
-    })
+    })?;
+    job::warn(py, column.doubts(&kinds))?;
+    Ok(column)
 }
 
-/// Passes the keys of each batch of ids to `each`, and whether each id has one.
+/// Passes the keys of each batch of ids to `each`, and the number of keys of each id.
 pub fn each_batch(
     ids: IdColumn,
-    kind: IdKind,
+    kinds: &Kinds,
     maker: &KeyMaker,
-    mut each: impl FnMut(&[DeviceKey], &[bool]),
-) -> PyResult<UnusableCounts> {
-    let (mut keys, mut is_usable) = (Vec::new(), Vec::new());
-    let mut counts = UnusableCounts::default();
-    ids.each_batch(kind, |ids| {
+    mut each: impl FnMut(&[DeviceKey], &[usize]),
+) -> PyResult<Counts> {
+    /// The counts are of one column.
+    const COLUMN: Option<usize> = Some(0);
+
+    let (mut keys, mut made) = (Vec::new(), Vec::new());
+    let mut counts = Counts::default();
+    ids.each_batch(kinds, |ids| {
         keys.clear();
-        is_usable.clear();
-        append_keys(ids, maker, kind, &mut keys, |result| {
-            is_usable.push(result.is_ok());
-            if let Err(reason) = result {
-                counts.add(reason);
+        made.clear();
+        ids.append_keys(maker, kinds, &mut keys, |id| {
+            made.push(id.keys.unwrap_or(0));
+            match id.keys {
+                Ok(_) => counts.accept(id.kind, COLUMN, ids.bytes(id.row)),
+                Err(reason) => counts.reject(reason.into(), COLUMN, ids.bytes(id.row)),
             }
         });
-        each(&keys, &is_usable);
+        each(&keys, &made);
     })?;
     Ok(counts)
 }

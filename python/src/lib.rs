@@ -7,9 +7,9 @@
 //! |---|---|
 //! | `values` | values of ids: Arrow arrays, NumPy arrays and lists, a batch at a time |
 //! | `column` | result columns, for any library that reads Arrow |
+//! | `job` | work of the loader on a thread of its own |
 //! | `keys` | device keys of ids |
 //! | `table` | rows for the loader |
-//! | `job` | work of the loader on a thread of its own |
 //! | `audience` | an audience in memory |
 //! | `commands` | commands of the loader, and explanations of the service |
 //!

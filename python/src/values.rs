@@ -14,7 +14,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString};
 use pyo3_arrow::input::AnyArray;
 
-use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+use rtad_loader::host::Kinds;
 use rtad_loader::host::arrow::{IdArray, PADDED_TEXT, ValueForm, column_of};
 
 /// Rows whose keys are made together: their keys fit the second-level cache.
@@ -82,41 +82,18 @@ impl IdColumn {
     }
 
     /// Passes all ids to `each`, a batch at a time.
-    pub fn each_batch(self, kind: IdKind, mut each: impl FnMut(&IdArray)) -> PyResult<()> {
+    pub fn each_batch(self, kinds: &Kinds, mut each: impl FnMut(&IdArray)) -> PyResult<()> {
         let form =
             ValueForm::of(&self.field).map_err(|error| PyTypeError::new_err(error.to_string()))?;
         for array in self.arrays {
             let array = array.map_err(arrow_failure)?;
             for start in (0..array.len()).step_by(BATCH_ROWS) {
                 let rows = BATCH_ROWS.min(array.len() - start);
-                let ids = IdArray::new(&array.slice(start, rows), form, kind);
+                let ids = IdArray::new(&array.slice(start, rows), form, kinds);
                 each(&ids.map_err(arrow_failure)?);
             }
         }
         Ok(())
-    }
-}
-
-/// Appends the key of each usable id. Calls `each` once per id, in order.
-pub fn append_keys(
-    ids: &IdArray,
-    maker: &KeyMaker,
-    kind: IdKind,
-    keys: &mut Vec<DeviceKey>,
-    mut each: impl FnMut(Result<(), Unusable>),
-) {
-    let values = (0..ids.len()).map(|row| ids.bytes(row));
-    if !ids.has_digests() {
-        maker.keys_of_many(kind, values, keys, each);
-        return;
-    }
-
-    for value in values {
-        let key = match value.try_into() {
-            Ok(digest) => maker.usable(DeviceKey::from_bytes(digest)),
-            Err(_) => maker.key(kind, value),
-        };
-        each(key.map(|key| keys.push(key)));
     }
 }
 

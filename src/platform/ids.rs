@@ -108,3 +108,26 @@ impl IdReader {
         self.keys.key(field.kind(), id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of `docs/reference/inputs.md` is also that of requests.
+    #[test]
+    fn table_of_forms_says_what_requests_have() {
+        let reader = IdReader::new(KeyMaker::default(), &Telemetry::default());
+        let kinds = IdKind::ALL.map(IdKind::as_str);
+        for form in testkit::pages::id_forms(&kinds) {
+            let id = form.text.as_bytes();
+            for (kind, result) in form.results() {
+                let kind: IdKind = kind.parse().unwrap();
+                let found = match reader.key(kind.into(), id) {
+                    Ok(_) => "usable",
+                    Err(unusable) => unusable.as_str(),
+                };
+                assert_eq!(found, result, "{} as {kind}", form.text);
+            }
+        }
+    }
+}

@@ -209,3 +209,24 @@ fn rejected(results: impl IntoIterator<Item = Result<(), Unusable>>) -> Vec<Reje
     };
     results.into_iter().enumerate().filter_map(failed).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of `docs/reference/inputs.md` is also that of writes.
+    #[test]
+    fn table_of_forms_says_what_writes_have() {
+        let maker = KeyMaker::default();
+        let kinds = IdKind::ALL.map(IdKind::as_str);
+        for form in testkit::pages::id_forms(&kinds) {
+            for (kind, result) in form.results() {
+                let ids = [&form.text];
+                let body = serde_json::json!({ "op": "add", "kind": kind, "ids": ids }).to_string();
+                let parsed = parse_json(&maker, body.as_bytes()).unwrap();
+                let found = parsed.rejected.first().map_or("usable", |id| id.reason);
+                assert_eq!(found, result, "{} as {kind}", form.text);
+            }
+        }
+    }
+}

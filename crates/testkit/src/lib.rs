@@ -16,7 +16,7 @@
 //! | [`store`] | keys, signatures, snapshots, and test stores |
 //! | [`platform`] | golden requests of ad platforms |
 //! | [`mod@reference`] | generated reference pages, compared with the committed ones |
-//! | [`pages`] | blocks of code in the pages of `docs/` |
+//! | [`pages`] | blocks of code and tables in the pages of `docs/` |
 //! | [`mistakes`] | tables of mistakes in configs |
 //! | [`config_reference`] | the reference page of a program's TOML |
 //!

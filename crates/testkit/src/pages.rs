@@ -1,4 +1,4 @@
-//! Blocks of code in the pages of `docs/`.
+//! Blocks of code and tables in the pages of `docs/`.
 
 use std::path::Path;
 
@@ -25,4 +25,72 @@ pub fn platform_example(heading: &str) -> String {
             &format!("value_file = \"{}.secret\"", heading.to_lowercase()),
             "value = \"replace-me\"",
         )
+}
+
+/// A row of the table of forms of ids: a text, and what it is as each kind.
+#[derive(Debug)]
+pub struct IdForm {
+    /// The text.
+    pub text: String,
+    /// Names of kinds, of which it is an id.
+    pub id: Vec<String>,
+    /// Of which it is one too, but looks like something else.
+    pub lookalike: Vec<String>,
+    /// Of which it is malformed.
+    pub malformed: Vec<String>,
+    /// Of which it stands for "no id".
+    pub blank: Vec<String>,
+}
+
+impl IdForm {
+    /// The kinds, and the result of each: `usable`, `malformed` or `blank`.
+    pub fn results(&self) -> Vec<(&str, &'static str)> {
+        let mut results = Vec::new();
+        for (kinds, result) in [
+            (&self.id, "usable"),
+            (&self.lookalike, "usable"),
+            (&self.malformed, "malformed"),
+            (&self.blank, "blank"),
+        ] {
+            for kind in kinds {
+                results.push((kind.as_str(), result));
+            }
+        }
+        results
+    }
+}
+
+/// The table of forms of ids in `docs/reference/inputs.md`; a blank text is so as all these kinds.
+pub fn id_forms(all: &[&str]) -> Vec<IdForm> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/inputs.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let heading = "| text | id | lookalike | unusable |\n|---|---|---|---|\n";
+    let (_, table) = page.split_once(heading).unwrap();
+
+    let kinds_of = |cell: &str| -> Vec<String> {
+        let kinds = cell.split(", ").filter(|kind| !kind.is_empty());
+        kinds.map(str::to_owned).collect()
+    };
+    let mut forms = Vec::new();
+    for row in table.lines().take_while(|line| line.starts_with('|')) {
+        let row = row.replace("\\|", "\0");
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [text, id, lookalike, unusable] = cells[..] else {
+            panic!("{} cells", cells.len());
+        };
+        let (malformed, blank) = match unusable.strip_suffix("blank") {
+            None => (kinds_of(unusable), Vec::new()),
+            Some("") => (Vec::new(), kinds_of(&all.join(", "))),
+            Some(kinds) => (Vec::new(), kinds_of(kinds.trim())),
+        };
+        forms.push(IdForm {
+            text: text.trim_matches('`').replace('\0', "|"),
+            id: kinds_of(id),
+            lookalike: kinds_of(lookalike),
+            malformed,
+            blank,
+        });
+    }
+    assert!(forms.len() > 20, "the table has more rows");
+    forms
 }

@@ -140,9 +140,8 @@ fn run(
         .collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), PrivateFile::finish)?;
-    args.rejects.limit.check(&input.sources, &counts, false)?;
+    args.rejects.limit.check(&input, &counts, false)?;
     let read = InputReport::of(&input, &counts);
-    args.rejects.limit.warn_of_columns(read.columns());
 
     progress.phase("publishing");
     let CollectedKeys { keys, values } = CollectedKeys::joined(parsers);

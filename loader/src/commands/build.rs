@@ -49,10 +49,8 @@ use stages::Stages;
 /// Build an audience from exports of device ids and publish it.
 ///
 /// Reads files, globs, stdin (`-`) and URLs; .gz and .zst are detected by content. Rows without a
-/// usable id are counted by reason and skipped. `blank` values mean "no id": empty, zeros, null, an
-/// unexpanded macro, or the md5 of one. `malformed` values do not fit their kind. Only malformed
-/// values count towards --max-reject-ratio, because many empty ids are normal; it holds for each
-/// input. A line longer than 64 KiB is one malformed row. Duplicates are harmless.
+/// usable id are counted by reason and skipped: `blank` values mean "no id", as many do,
+/// `malformed` ones do not fit their kind. Duplicates are harmless.
 ///
 /// Keys stay in memory while they fit --memory. Beyond that they are spilled to unnamed files in
 /// TMPDIR, or /tmp: 16 bytes per usable id, duplicates included.
@@ -301,13 +299,10 @@ impl Prepared {
 
         args.rejects
             .limit
-            .check(&self.input.sources, &counts, args.allow_empty)?;
+            .check(&self.input, &counts, args.allow_empty)?;
         let lineage = args.lineage.lineage(&self.input.sources, &counts);
 
         let counts = counts.total();
-        args.rejects
-            .limit
-            .warn_of_columns(&input_report::columns(&self.input.layout, &counts));
         if counts.keys == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: counts.rows }.into());
         }

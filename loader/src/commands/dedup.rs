@@ -12,7 +12,7 @@ use clap::Args;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_core::device::{DeviceKey, Unusable};
+use rtad_core::device::{DeviceKey, Reading, Unusable};
 
 use super::context::Output;
 use super::input_args::InputArgs;
@@ -90,9 +90,8 @@ pub fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError> {
     drop(progress);
 
     let inputs = InputReport::of(&input, &counts);
-    args.limit.warn_of_columns(inputs.columns());
     let report = DedupReport::new(&counts.total(), inputs, first.first_seen());
-    let checked = args.limit.check(&input.sources, &counts, true);
+    let checked = args.limit.check(&input, &counts, true);
 
     // Of a failure, stdout has its own object.
     if checked.is_ok() || !output.json {
@@ -131,7 +130,7 @@ fn read_source(
         keys.clear();
         match keys_of_line(input, kinds, text, &mut keys) {
             Ok(()) => {
-                counts.accept(kinds.of(text), None, text);
+                counts.accept(kinds.reading(text).kind, None, text);
                 first.take_line(text, &keys);
             }
             Err(reason) => counts.reject(reason, None, text),
@@ -157,8 +156,8 @@ fn keys_of_line(
     if text.len() > MAX_LINE_BYTES {
         return Err(Reason::TooLong);
     }
-    let kind = kinds.of(text);
-    let case = input.case.unwrap_or(kind.canonical_case());
+    let Reading { kind, case } = kinds.reading(text);
+    let case = input.case.unwrap_or(case);
     input
         .keys
         .keys(kind, case, text, keys)

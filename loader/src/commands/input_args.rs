@@ -101,7 +101,10 @@ pub enum InputArgsError {
     ColumnOfLines,
     #[error("--value requires --format csv, ndjson or parquet")]
     ValueOfLines,
-    #[error("--value does not go with --case all: an id with several keys would have several")]
+    #[error(
+        "--value does not go with --case all, nor with idfa or gaid beside oaid or openid in one \
+         column: an id with several keys would have several values"
+    )]
     ValueOfCases,
 }
 
@@ -172,7 +175,8 @@ impl InputArgs {
         if matches!(input.layout, Layout::Lines { .. }) {
             return Err(InputArgsError::ValueOfLines.into());
         }
-        if self.case == Some(Case::All) {
+        let has_two_keys = |column: &Column| column.kinds.may_have_two_keys();
+        if self.case == Some(Case::All) || input.layout.columns().iter().any(has_two_keys) {
             return Err(InputArgsError::ValueOfCases.into());
         }
         let value = Column {

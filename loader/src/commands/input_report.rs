@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use rtad_core::snapshot::{InputRecord, Lineage};
 
-use crate::input::{Column, ColumnCounts, Counts, Input, InputCounts, Layout, Reason, Source};
+use crate::input::{ColumnCounts, Counts, Input, InputCounts, KindCounts, Layout, Reason, Source};
 
 /// Fields of a report.
 #[derive(Debug, Serialize)]
@@ -12,6 +12,7 @@ pub struct InputReport {
     inputs: Vec<InputRecord>,
     #[serde(skip_serializing_if = "is_zero")]
     more_inputs: u64,
+    usable_by_kind: KindCounts,
     columns: Vec<ColumnReport>,
 }
 
@@ -30,12 +31,9 @@ impl InputReport {
         Self {
             inputs: records(&input.sources, counts),
             more_inputs: more(&input.sources),
+            usable_by_kind: counts.total().usable,
             columns: columns(&input.layout, &counts.total()),
         }
-    }
-
-    pub fn columns(&self) -> &[ColumnReport] {
-        &self.columns
     }
 }
 
@@ -69,12 +67,18 @@ pub fn columns(layout: &Layout, counts: &Counts) -> Vec<ColumnReport> {
         .iter()
         .copied()
         .chain(std::iter::repeat(ColumnCounts::default()));
-    let column = |(column, counts): (&Column, ColumnCounts)| ColumnReport {
-        name: column.name.clone(),
-        kinds: column.kinds.to_string(),
-        counts,
-    };
-    layout.columns().iter().zip(counts).map(column).collect()
+    let mut reports = Vec::new();
+    for (column, mut counts) in layout.columns().iter().zip(counts) {
+        if column.kinds.only().is_some() {
+            counts.usable_by_kind = KindCounts::default();
+        }
+        reports.push(ColumnReport {
+            name: column.name.clone(),
+            kinds: column.kinds.to_string(),
+            counts,
+        });
+    }
+    reports
 }
 
 /// Adds the columns of another part of the same input.

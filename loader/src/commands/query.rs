@@ -7,12 +7,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use clap::Args;
-use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit;
-use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, KeyMaker, Reading, Unusable};
 
 use super::context::{Output, Target, default_threads, runtime};
 use crate::input::{Counts, Kinds, Source, each_line};
@@ -54,48 +53,42 @@ struct LineAnswer {
 }
 
 pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
-    let key_maker = KeyMaker::default();
-    let mut counts = Counts::default();
-    let mut key = |id: &[u8]| {
-        let kind = args.id_kind.of(id);
-        let key = key_maker.key(kind, id);
-        if key.is_ok() {
-            counts.accept(kind, None, id);
-        }
-        key
-    };
     let is_list = args.ids == ["-"];
-    let mut keys: Vec<_> = Vec::new();
-    match is_list {
-        true => each_line(&Source::Stdin, &Arc::default(), |line| {
-            keys.push(key(line));
+    let mut asked = AskedIds::new(&args.id_kind);
+    if is_list {
+        each_line(&Source::Stdin, &Arc::default(), |line| {
+            asked.add(line);
             true
-        })?,
-        false => keys.extend(args.ids.iter().map(|id| key(id.as_bytes()))),
+        })?;
+    } else {
+        for id in &args.ids {
+            asked.add(id.as_bytes());
+        }
     }
-    warn_of_lookalikes(&counts);
+    let keys = asked.keys;
+
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, None).await?;
         let is_open = |key: &DeviceKey| overlay.membership(key).is_none();
         let open: Vec<_> = keys
             .iter()
-            .filter_map(|key| key.ok())
+            .flatten()
+            .flatten()
+            .copied()
             .filter(is_open)
             .collect();
         let needed = chunks_of(&manifest, &open, u64::MAX);
         let filters = LiveFilters::read(&store, manifest, &needed, default_threads()).await?;
         // Deltas take precedence over filters.
         let is_member = |key: &DeviceKey| overlay.membership(key).or_else(|| filters.contains(key));
-        let answer = |key: &Result<DeviceKey, Unusable>| match key {
-            Ok(key) if is_member(key) == Some(true) => "member",
+        let answer = |keys: &AskedKeys| match keys {
+            Ok(keys) if keys.iter().any(|key| is_member(key) == Some(true)) => "member",
             Ok(_) => "not_member",
             Err(unusable) => unusable.as_str(),
         };
-        let value = |key: &Result<DeviceKey, Unusable>| {
-            let key = key.as_ref().ok()?;
-            overlay.value(key).unwrap_or_else(|| filters.value(key))
-        };
+        let value_of = |key: &DeviceKey| overlay.value(key).unwrap_or_else(|| filters.value(key));
+        let value = |keys: &AskedKeys| keys.as_ref().ok()?.iter().find_map(value_of);
         let has_values = filters.manifest().filter().value_bits() > 0;
         Ok::<_, CommandError>(QueryReport {
             audience: args.target.audience.as_str().to_owned(),
@@ -104,6 +97,10 @@ pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
             values: has_values.then(|| keys.iter().map(value).collect()),
         })
     })?;
+    for doubt in asked.counts.doubts(&args.id_kind, "--id-kind") {
+        exit::write_warning(&doubt);
+    }
+
     if is_list && output.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let line = |(line, answer, value)| LineAnswer {
@@ -123,18 +120,36 @@ pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     output.data(&report, QueryReport::write_text)
 }
 
-/// Warns of ids that most likely are of another kind: each would be `not_member`.
-fn warn_of_lookalikes(counts: &Counts) {
-    for ((kind, other), count) in counts.lookalikes() {
-        let usable = counts.usable[kind as usize];
-        if count * 2 > usable {
-            exit::write_warning(&format!(
-                "{} of {} ids of kind {kind} look like ids of kind {other}; if they are, their \
-                 answers are wrong: use --id-kind {other}",
-                HumanCount(count),
-                HumanCount(usable)
-            ));
+/// The keys of an id: two of a UUID that may be of two kinds.
+type AskedKeys = Result<Vec<DeviceKey>, Unusable>;
+
+/// The ids of a query.
+struct AskedIds<'a> {
+    kinds: &'a Kinds,
+    maker: KeyMaker,
+    keys: Vec<AskedKeys>,
+    counts: Counts,
+}
+
+impl<'a> AskedIds<'a> {
+    fn new(kinds: &'a Kinds) -> Self {
+        Self {
+            kinds,
+            maker: KeyMaker::default(),
+            keys: Vec::new(),
+            counts: Counts::default(),
         }
+    }
+
+    fn add(&mut self, id: &[u8]) {
+        let Reading { kind, case } = self.kinds.reading(id);
+        let mut keys = Vec::new();
+        let made = self.maker.keys(kind, case, id, &mut keys);
+        match made {
+            Ok(()) => self.counts.accept(kind, None, id),
+            Err(unusable) => self.counts.reject(unusable.into(), None, id),
+        }
+        self.keys.push(made.map(|()| keys));
     }
 }
 

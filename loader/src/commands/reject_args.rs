@@ -1,5 +1,5 @@
-//! Flags for rejected rows: a file that keeps them, and the limits per input: malformed values,
-//! and ids that look like another kind.
+//! Flags for rejected rows: a file that keeps them, and the limits: malformed values of all inputs,
+//! of each one and of each column, and ids that look like something else.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,13 +8,15 @@ use clap::Args;
 use indicatif::HumanCount;
 
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
-use rtad_core::device::IdKind;
+use rtad_core::device::{IdKind, Look};
 
-use super::input_report::ColumnReport;
+use super::input_report::{self, ColumnReport};
 use super::value_parsers::{parse_output_file, parse_ratio};
-use crate::input::{
-    ColumnCounts, Counts, Input, InputCounts, OutputFileError, PrivateFile, Reason, Source,
-};
+use crate::input::{Counts, Input, InputCounts, OutputFileError, PrivateFile, Reason};
+
+/// Fewer malformed values of a column, or of one of several inputs, may be over its limit by
+/// chance: they count there only if they are most of its values.
+const LEAST_MALFORMED: u64 = 10;
 
 #[derive(Debug, Args)]
 pub struct RejectArgs {
@@ -38,13 +40,15 @@ impl RejectArgs {
 
 #[derive(Debug, Clone, Copy, Args)]
 pub struct RejectLimit {
-    /// Publish nothing if more than this fraction of an input's values is malformed, or if it has
-    /// rows but no usable id; 1 accepts both. Blank values do not count
+    /// Publish nothing if more than this fraction of the values is malformed: of all inputs, of one
+    /// or of a column; or if an input has rows but no usable id. Blank values do not count, nor less
+    /// than 10 malformed ones of a column or of one of several inputs, unless most are. 1 accepts
+    /// all
     #[arg(long, value_name = "RATIO", default_value_t = 0.01,
         value_parser = parse_ratio)]
     max_reject_ratio: f64,
-    /// Accept an input most of whose ids of a kind look like another kind, such as md5s declared as
-    /// oaid
+    /// Accept an input most of whose ids of a kind look like something else, such as md5s declared
+    /// as oaid
     #[arg(long)]
     allow_lookalikes: bool,
 }
@@ -53,56 +57,64 @@ pub struct RejectLimit {
 #[derive(Debug, thiserror::Error)]
 pub enum InputRejected {
     #[error(
-        "input {input}: {} of {} values are malformed: expected at most \
+        "{part}: {} of {} values are malformed: expected at most \
          --max-reject-ratio {max_ratio}{hint}; --rejects FILE keeps them",
         HumanCount(*malformed), HumanCount(*values)
     )]
     Malformed {
-        input: String,
+        /// An input, a column, or all inputs.
+        part: String,
         malformed: u64,
         values: u64,
         max_ratio: f64,
         hint: Hint,
     },
     #[error(
-        "input {input}: data other than text begins at {} of its rows, compressed, packed or a \
+        "{part}: data other than text begins at {} of its rows, compressed, packed or a \
          hole of zeros: expected text throughout; unpack parts before they are joined, and copy a \
          file with holes again",
         HumanCount(*packed)
     )]
-    Packed { input: String, packed: u64 },
+    Packed { part: String, packed: u64 },
     #[error(
-        "input {input}: no usable id in {} rows: {} values are blank, {} \
+        "{part}: no usable id in {} rows: {} values are blank, {} \
          malformed{hint}; --max-reject-ratio 1 accepts such an input",
         HumanCount(*rows), HumanCount(*blank), HumanCount(*malformed)
     )]
     NoUsable {
-        input: String,
+        part: String,
         rows: u64,
         blank: u64,
         malformed: u64,
         hint: Hint,
     },
     #[error(
-        "input {input}: {} of {} ids of kind {kind} look like ids of kind {other}, and \
-         would match no device; declare them as {other}, or a column that has both as \
-         {other},{kind}; --allow-lookalikes accepts them as {kind}",
-        HumanCount(*count), HumanCount(*usable)
+        "input {input}: {} of {} ids of kind {kind} look like {look}, and would match no \
+         device; {}--allow-lookalikes accepts them as {kind}",
+        HumanCount(*count), HumanCount(*usable), declaration(*kind, *look)
     )]
     Lookalikes {
         input: String,
         count: u64,
         usable: u64,
         kind: IdKind,
-        other: IdKind,
+        look: Look,
     },
+}
+
+fn declaration(kind: IdKind, look: Look) -> String {
+    let Look::Id(other) = look else {
+        return String::new();
+    };
+    format!("declare them as {other}, or a column that has both as {other},{kind}; ")
 }
 
 /// The cause of most malformed values.
 #[derive(Debug)]
 pub enum Hint {
-    /// They look like ids of this kind.
-    Kind(IdKind),
+    Look(Look),
+    /// They are in a column of these kinds.
+    Declared(String),
     /// Their rows have no value.
     NoValue,
     Unknown,
@@ -113,14 +125,14 @@ impl Hint {
         if counts.of(Reason::Value) * 2 > counts.malformed() {
             return Self::NoValue;
         }
-        counts.shape().map_or(Self::Unknown, Self::Kind)
+        counts.look().map_or(Self::Unknown, Self::Look)
     }
 }
 
 impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kind(kind) => {
+            Self::Look(Look::Id(kind)) => {
                 let or = if *kind == IdKind::Gaid {
                     " or oaid"
                 } else {
@@ -131,6 +143,8 @@ impl fmt::Display for Hint {
                     "; most look like ids of kind {kind}{or} (--id-kind, --column NAME=KIND)"
                 )
             }
+            Self::Declared(kinds) => write!(f, "; its ids are declared as {kinds}"),
+            Self::Look(look) => write!(f, "; most look like {look}"),
             Self::NoValue => f.write_str(
                 "; most are ids of rows without a whole number from 0 to 15 in the column of \
                  --value",
@@ -155,117 +169,164 @@ impl RejectLimit {
         }
     }
 
-    /// Rejects input with too many malformed values in any of its sources, without any usable one,
-    /// or of another kind; a source of blank values only may be accepted.
+    /// Rejects input with too many malformed values, without a usable one in any of its sources, or
+    /// of ids that look like something else; a source of blank values only may be accepted.
     pub fn check(
         self,
-        sources: &[Source],
+        input: &Input,
         counts: &InputCounts,
         may_be_blank: bool,
     ) -> Result<(), InputRejected> {
-        let inputs = || sources.iter().zip(counts.of_sources());
+        let inputs = || input.sources.iter().zip(counts.of_sources());
+        let is_whole = input.sources.len() == 1;
         // Malformed values first: they are the better hint where the kind is wrong.
         for (source, counts) in inputs() {
-            self.check_values(&source.name(), counts, may_be_blank)?;
+            let part = Part {
+                name: format!("input {}", source.name()),
+                is_whole,
+            };
+            let columns = input_report::columns(&input.layout, counts);
+            self.check_values(&part, counts, &columns, may_be_blank)?;
         }
-        inputs().try_for_each(|(source, counts)| self.check_kinds(&source.name(), counts))
-    }
+        if !is_whole {
+            let total = counts.total();
+            let columns = input_report::columns(&input.layout, &total);
+            self.check_ratios(&Part::whole("all inputs"), &total, &columns)?;
+        }
 
-    /// Rejects one input of this name.
-    pub fn check_one(
-        self,
-        name: &str,
-        counts: &Counts,
-        may_be_blank: bool,
-    ) -> Result<(), InputRejected> {
-        self.check_values(name, counts, may_be_blank)?;
-        self.check_kinds(name, counts)
-    }
-
-    fn check_values(
-        self,
-        name: &str,
-        counts: &Counts,
-        may_be_blank: bool,
-    ) -> Result<(), InputRejected> {
-        let max_ratio = self.max_reject_ratio;
-        let (malformed, values, input) = (counts.malformed(), counts.values, name.to_owned());
-        let hint = Hint::of(counts);
-        if counts.packed > 0 && max_ratio < 1.0 {
-            return Err(InputRejected::Packed {
-                input,
-                packed: counts.packed,
-            });
-        }
-        let is_accepted = max_ratio >= 1.0 || may_be_blank && malformed == 0;
-        if values > 0 && counts.keys == 0 && !is_accepted {
-            let (rows, blank) = (counts.rows, counts.of(Reason::Blank));
-            return Err(InputRejected::NoUsable {
-                input,
-                rows,
-                blank,
-                malformed,
-                hint,
-            });
-        }
-        if malformed as f64 > max_ratio * values as f64 {
-            return Err(InputRejected::Malformed {
-                input,
-                malformed,
-                values,
-                max_ratio,
-                hint,
-            });
+        for (source, counts) in inputs() {
+            self.check_kinds(&source.name(), counts)?;
         }
         Ok(())
     }
 
-    /// Warns of columns most of whose values are malformed: beside a full column they may be within
-    /// the limit of an input.
-    pub fn warn_of_columns(self, columns: &[ColumnReport]) {
-        let is_checked = columns.len() > 1 && self.max_reject_ratio < 1.0;
-        for ColumnReport {
-            name,
-            kinds,
-            counts,
-        } in columns.iter().filter(|_| is_checked)
-        {
-            let ColumnCounts {
-                usable, malformed, ..
-            } = *counts;
-            if malformed > usable {
-                exit::write_warning(&format!(
-                    "column {name}: {} of {} values that are not blank are malformed: expected ids \
-                     of kind {kinds}",
-                    HumanCount(malformed),
-                    HumanCount(usable + malformed)
-                ));
-            }
+    /// Rejects an input of this name.
+    pub fn check_one(
+        self,
+        name: &str,
+        counts: &Counts,
+        columns: &[ColumnReport],
+        may_be_blank: bool,
+    ) -> Result<(), InputRejected> {
+        let part = Part::whole(&format!("input {name}"));
+        self.check_values(&part, counts, columns, may_be_blank)
+    }
+
+    fn check_values(
+        self,
+        part: &Part,
+        counts: &Counts,
+        columns: &[ColumnReport],
+        may_be_blank: bool,
+    ) -> Result<(), InputRejected> {
+        let malformed = counts.malformed();
+        if counts.packed > 0 && self.max_reject_ratio < 1.0 {
+            return Err(InputRejected::Packed {
+                part: part.name.clone(),
+                packed: counts.packed,
+            });
         }
+        let is_accepted = self.max_reject_ratio >= 1.0 || may_be_blank && malformed == 0;
+        if counts.values > 0 && counts.keys == 0 && !is_accepted {
+            return Err(InputRejected::NoUsable {
+                part: part.name.clone(),
+                rows: counts.rows,
+                blank: counts.of(Reason::Blank),
+                malformed,
+                hint: Hint::of(counts),
+            });
+        }
+        self.check_ratios(part, counts, columns)
+    }
+
+    /// Checks the values of a part, and those of its columns if there are several.
+    fn check_ratios(
+        self,
+        part: &Part,
+        counts: &Counts,
+        columns: &[ColumnReport],
+    ) -> Result<(), InputRejected> {
+        let values = counts.values - counts.of(Reason::Blank);
+        self.check_ratio(part, counts.malformed(), values, Hint::of(counts))?;
+
+        for column in columns.iter().filter(|_| columns.len() > 1) {
+            let part = Part {
+                name: format!("column {} of {}", column.name, part.name),
+                is_whole: false,
+            };
+            let malformed = column.counts.malformed;
+            let values = column.counts.usable + malformed;
+            let hint = Hint::Declared(column.kinds.clone());
+            self.check_ratio(&part, malformed, values, hint)?;
+        }
+        Ok(())
+    }
+
+    fn check_ratio(
+        self,
+        part: &Part,
+        malformed: u64,
+        values: u64,
+        hint: Hint,
+    ) -> Result<(), InputRejected> {
+        let max_ratio = self.max_reject_ratio;
+        let may_be_chance =
+            !part.is_whole && malformed < LEAST_MALFORMED && malformed * 2 <= values;
+        if may_be_chance || malformed as f64 <= max_ratio * values as f64 {
+            return Ok(());
+        }
+
+        Err(InputRejected::Malformed {
+            part: part.name.clone(),
+            malformed,
+            values,
+            max_ratio,
+            hint,
+        })
     }
 
     fn check_kinds(self, name: &str, counts: &Counts) -> Result<(), InputRejected> {
         let input = name.to_owned();
-        for ((kind, other), count) in counts.lookalikes().filter(|_| !self.allow_lookalikes) {
-            let usable = counts.usable[kind as usize];
+        for ((kind, look), count) in counts.lookalikes().filter(|_| !self.allow_lookalikes) {
+            let usable = counts.usable.of(kind);
             if count * 2 > usable {
                 return Err(InputRejected::Lookalikes {
                     input,
                     count,
                     usable,
                     kind,
-                    other,
+                    look,
                 });
             }
             if count as f64 > self.max_reject_ratio * usable as f64 {
+                let remedy = match look {
+                    Look::Id(other) => format!(": declare them as {other},{kind}"),
+                    _ => String::new(),
+                };
                 exit::write_warning(&format!(
-                    "input {input}: {} of {} ids of kind {kind} look like ids of kind \
-                     {other}; if they are, they match no device: declare them as {other},{kind}",
+                    "input {input}: {} of {} ids of kind {kind} look like {look}; if they are, \
+                     they match no device{remedy}",
                     HumanCount(count),
                     HumanCount(usable)
                 ));
             }
         }
         Ok(())
+    }
+}
+
+/// What a limit is applied to.
+struct Part {
+    name: String,
+    /// Whether it is all of the input.
+    is_whole: bool,
+}
+
+impl Part {
+    fn whole(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            is_whole: true,
+        }
     }
 }

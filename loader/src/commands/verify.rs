@@ -161,9 +161,8 @@ fn look_up(
         .collect();
     let counts = input::read(input, &mut lookups, None, progress)?;
 
-    args.limit.check(&input.sources, &counts, false)?;
+    args.limit.check(&input, &counts, false)?;
     let inputs = InputReport::of(input, &counts);
-    args.limit.warn_of_columns(inputs.columns());
     let counts = counts.total();
     if counts.keys == 0 {
         return Err(CommonError::Empty { rows: counts.rows }.into());

@@ -2,7 +2,8 @@
 //!
 //! The columns of Parquet files and those of the Python package's tables are Arrow arrays. A null
 //! is empty text, which is blank. Integers are their digits. The bytes of an md5 and those of a
-//! UUID become text.
+//! UUID become text. Every format and the Python package have this one rule: of kind md5, 16 bytes
+//! of a column that is not declared as text are a digest, unless they are 16 hex digits.
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
@@ -14,7 +15,9 @@ use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;
 use arrow_schema::{ArrowError, DataType, Field};
-use rtad_core::device::IdKind;
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Reading, Unusable, digest_key};
+
+use super::kinds::Kinds;
 
 /// Name of the extension type of text that is followed by zero bytes, as NumPy has it.
 pub const PADDED_TEXT: &str = "rtad.padded";
@@ -29,11 +32,11 @@ pub type HexDigits = [u8; 2 * DIGEST_BYTES];
 pub enum ValueForm {
     /// Text, or numbers.
     Text,
-    /// Text, or digests if they have 16 bytes and the kind is md5.
+    /// Text, or digests if they have 16 bytes and a kind is md5.
     Binary,
     /// UUIDs: text, or digests if the kind is md5.
     Uuid,
-    /// Text followed by zero bytes.
+    /// Text followed by zero bytes, or digests whose last bytes may be zero.
     Padded,
 }
 
@@ -54,6 +57,17 @@ pub struct IdArray {
     values: Values,
     has_digests: bool,
     is_padded: bool,
+}
+
+/// The keys that were made of an id.
+#[derive(Debug, Clone, Copy)]
+pub struct MadeKeys {
+    /// Its row in the array.
+    pub row: usize,
+    /// The kind that it was read as.
+    pub kind: IdKind,
+    /// Their number: one, or more of a UUID that may be of two kinds.
+    pub keys: Result<usize, Unusable>,
 }
 
 #[derive(Debug)]
@@ -104,13 +118,16 @@ impl IdArray {
     /// # Errors
     ///
     /// The array has another type, or is invalid.
-    pub fn new(array: &ArrayRef, form: ValueForm, kind: IdKind) -> Result<Self, ArrowError> {
+    pub fn new(array: &ArrayRef, form: ValueForm, kinds: &Kinds) -> Result<Self, ArrowError> {
         if let DataType::Dictionary(_, value_type) = array.data_type() {
-            return Self::new(&cast(array, value_type)?, form, kind);
+            return Self::new(&cast(array, value_type)?, form, kinds);
         }
 
-        let may_be_digests = matches!(form, ValueForm::Binary | ValueForm::Uuid);
-        let has_digests = may_be_digests && kind == IdKind::Md5;
+        let has_digests = match form {
+            ValueForm::Text => false,
+            ValueForm::Binary | ValueForm::Padded => kinds.contains(IdKind::Md5),
+            ValueForm::Uuid => kinds.first() == IdKind::Md5,
+        };
         let values = match array.data_type() {
             DataType::Utf8 => Values::Small(array.as_string::<i32>().clone().into()),
             DataType::LargeUtf8 => Values::Large(array.as_string::<i64>().clone().into()),
@@ -150,21 +167,22 @@ impl IdArray {
         self.len() == 0
     }
 
-    /// Whether [`Self::bytes`] of 16 bytes are digests.
-    pub fn has_digests(&self) -> bool {
-        self.has_digests
-    }
-
-    /// The text or digest of a row; empty for a null.
+    /// The bytes of a row; empty for a null.
     #[inline]
-    pub fn bytes(&self, row: usize) -> &[u8] {
-        let bytes = match &self.values {
+    fn raw(&self, row: usize) -> &[u8] {
+        match &self.values {
             Values::Small(array) if array.is_valid(row) => array.value(row),
             Values::Large(array) if array.is_valid(row) => array.value(row),
             Values::View(array) if array.is_valid(row) => array.value(row),
             Values::Fixed(array) if array.is_valid(row) => array.value(row),
             _ => &[],
-        };
+        }
+    }
+
+    /// The text of a row; empty for a null.
+    #[inline]
+    pub fn bytes(&self, row: usize) -> &[u8] {
+        let bytes = self.raw(row);
         if self.is_padded {
             without_padding(bytes)
         } else {
@@ -172,15 +190,61 @@ impl IdArray {
         }
     }
 
+    /// The digest of a row that has one.
+    #[inline]
+    fn digest(&self, row: usize) -> Option<DeviceKey> {
+        let bytes = self.raw(row);
+        let is_text = self.is_padded && without_padding(bytes).iter().all(is_of_text);
+        if !self.has_digests || is_text {
+            return None;
+        }
+        digest_key(bytes)
+    }
+
+    /// Appends the keys of all ids. Calls `each` once per id, in order.
+    pub fn append_keys(
+        &self,
+        maker: &KeyMaker,
+        kinds: &Kinds,
+        keys: &mut Vec<DeviceKey>,
+        mut each: impl FnMut(MadeKeys),
+    ) {
+        let mut row = 0;
+        let mut next = |kind, keys| {
+            each(MadeKeys { row, kind, keys });
+            row += 1;
+        };
+
+        if let Some(kind) = kinds.only()
+            && !self.has_digests
+        {
+            let texts = (0..self.len()).map(|row| self.bytes(row));
+            maker.keys_of_many(kind, texts, keys, |made| next(kind, made.map(|()| 1)));
+            return;
+        }
+
+        for row in 0..self.len() {
+            if let Some(digest) = self.digest(row) {
+                let made = maker.usable(digest).map(|key| keys.push(key));
+                next(IdKind::Md5, made.map(|()| 1));
+                continue;
+            }
+            let Reading { kind, case } = kinds.reading(self.bytes(row));
+            let before = keys.len();
+            let made = maker.keys(kind, case, self.bytes(row), keys);
+            next(kind, made.map(|()| keys.len() - before));
+        }
+    }
+
     /// The text of a row; empty for a null. That of a digest is written into `digits`.
     #[inline]
     pub fn text<'a>(&'a self, row: usize, digits: &'a mut HexDigits) -> &'a [u8] {
-        let bytes = self.bytes(row);
-        let is_digest = self.has_digests && bytes.len() == DIGEST_BYTES;
-        if is_digest && const_hex::encode_to_slice(bytes, digits).is_ok() {
+        if let Some(digest) = self.digest(row)
+            && const_hex::encode_to_slice(digest.as_bytes(), digits).is_ok()
+        {
             return digits;
         }
-        bytes
+        self.bytes(row)
     }
 }
 
@@ -197,6 +261,10 @@ pub fn column_of(table: &StructArray, index: usize) -> Result<ArrayRef, ArrowErr
     let nulls = NullBuffer::union(table.nulls(), column.nulls());
     let data = column.to_data().into_builder().nulls(nulls).build()?;
     Ok(make_array(data))
+}
+
+const fn is_of_text(byte: &u8) -> bool {
+    byte.is_ascii_graphic() || *byte == b' '
 }
 
 fn without_padding(bytes: &[u8]) -> &[u8] {
@@ -236,7 +304,7 @@ mod tests {
     use super::*;
 
     fn texts(array: ArrayRef, form: ValueForm, kind: IdKind) -> Vec<String> {
-        let ids = IdArray::new(&array, form, kind).unwrap();
+        let ids = IdArray::new(&array, form, &kind.into()).unwrap();
         let mut texts = Vec::new();
         for row in 0..ids.len() {
             let text = ids.text(row, &mut [0; 32]).to_vec();
@@ -266,8 +334,8 @@ mod tests {
 
     #[test]
     fn sixteen_bytes_are_a_digest_only_of_kind_md5() {
-        let digest = fixed(b"0123456789abcdef");
-        let hex = "30313233343536373839616263646566";
+        let digest = fixed(b"xyz3456789abcdef");
+        let hex = "78797a33343536373839616263646566";
         for form in [ValueForm::Binary, ValueForm::Uuid] {
             assert_eq!(texts(digest.clone(), form, IdKind::Md5), [hex, ""]);
         }
@@ -276,8 +344,21 @@ mod tests {
             (ValueForm::Padded, IdKind::Md5),
             (ValueForm::Binary, IdKind::Openid),
         ] {
-            assert_eq!(texts(digest.clone(), form, kind), ["0123456789abcdef", ""]);
+            assert_eq!(texts(digest.clone(), form, kind), ["xyz3456789abcdef", ""]);
         }
+        // Half of an md5, as text.
+        let half = fixed(b"8d3ebd3654fb46a2");
+        let read = texts(half, ValueForm::Binary, IdKind::Md5);
+        assert_eq!(read, ["8d3ebd3654fb46a2", ""]);
+    }
+
+    #[test]
+    fn padded_digests_may_end_in_zeros() {
+        let digest = fixed(b"\x8d\x3e\xbd\x36\x54\xfb\x46\xa2\x83\x22\x96\x66\x9c\xf1\xb5\0");
+        let hex = "8d3ebd3654fb46a2832296669cf1b500";
+        assert_eq!(texts(digest, ValueForm::Padded, IdKind::Md5), [hex, ""]);
+        let word = fixed(b"null\0\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(texts(word, ValueForm::Padded, IdKind::Md5), ["null", ""]);
     }
 
     #[test]

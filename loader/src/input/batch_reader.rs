@@ -8,6 +8,7 @@ use super::block::{Block, Pool};
 use super::cells::Cells;
 use super::csv::{Columns, find_columns};
 use super::error::InputError;
+use super::kinds::Kinds;
 use super::open::Source;
 use super::value;
 
@@ -34,11 +35,11 @@ pub fn read_blocks(
     while let Some(table) = batches.next() {
         let mut ids = Vec::with_capacity(columns.len());
         for (column, index) in columns.iter().zip(&id_indexes) {
-            ids.push(read_column(&name, &table, *index, column.kinds.first())?);
+            ids.push(read_column(&name, &table, *index, &column.kinds)?);
         }
         let values = match value_index {
             // The text of a value is its digits, whatever the kind of the ids.
-            Some(index) => Some(read_column(&name, &table, index, IdKind::Openid)?),
+            Some(index) => Some(read_column(&name, &table, index, &IdKind::Openid.into())?),
             None => None,
         };
 
@@ -54,7 +55,7 @@ fn read_column(
     name: &str,
     table: &StructArray,
     index: usize,
-    kind: IdKind,
+    kinds: &Kinds,
 ) -> Result<IdArray, InputError> {
     let field = &table.fields()[index];
     let form = ValueForm::of(field).map_err(|source| InputError::ColumnType {
@@ -63,7 +64,7 @@ fn read_column(
     })?;
 
     column_of(table, index)
-        .and_then(|array| IdArray::new(&array, form, kind))
+        .and_then(|array| IdArray::new(&array, form, kinds))
         .map_err(|source| InputError::ColumnValues {
             input: name.to_owned(),
             column: field.name().clone(),

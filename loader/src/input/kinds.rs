@@ -3,10 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rtad_core::device::{Case, IdKind, ParseKindError, trim};
+use rtad_core::device::{Case, IdKind, ParseKindError, Reading, trim};
 use rtad_core::synth::Synth;
-
-use super::lookalike::lookalike;
 
 /// Ids of a kind that must be told from those of the other kinds, most of them.
 const SAMPLE_IDS: u64 = 32;
@@ -41,11 +39,14 @@ impl FromStr for Kinds {
         let kinds = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
         let kinds = Self(kinds);
         for kind in &kinds.0 {
-            let ids = (0..SAMPLE_IDS).map(|index| Synth::new(*kind, 0).id(index));
-            let others: Vec<_> = ids
-                .map(|id| kinds.of(id.as_bytes()))
-                .filter(|found| found != kind)
-                .collect();
+            let mut others = Vec::new();
+            for index in 0..SAMPLE_IDS {
+                let id = Synth::new(*kind, 0).id(index);
+                let reading = kinds.reading(id.as_bytes());
+                if reading.kind != *kind && !has_key_of_uuid(reading, *kind, &id) {
+                    others.push(reading.kind);
+                }
+            }
             if others.len() as u64 * 2 > SAMPLE_IDS {
                 return Err(KindsError::Ambiguous {
                     kind: *kind,
@@ -65,36 +66,48 @@ impl fmt::Display for Kinds {
 }
 
 impl Kinds {
+    /// The kind, if it is the only one.
+    #[inline]
+    pub fn only(&self) -> Option<IdKind> {
+        let [kind] = self.0[..] else { return None };
+        Some(kind)
+    }
+
     /// The first kind.
     pub fn first(&self) -> IdKind {
         self.0[0]
     }
 
-    /// The kind of an id: the first that accepts it as it is, otherwise the first that accepts it
-    /// in another case; another declared kind if it looks like that.
-    #[inline]
-    pub fn of(&self, id: &[u8]) -> IdKind {
-        let [kind] = self.0[..] else {
-            return self.by_form(trim(id));
-        };
-        kind
+    /// Whether this kind is declared.
+    pub fn contains(&self, kind: IdKind) -> bool {
+        self.0.contains(&kind)
     }
 
-    fn by_form(&self, id: &[u8]) -> IdKind {
-        let accepts = |kind: &&IdKind| kind.has_shape(id);
-        // Only its case tells an IDFA from a GAID, and from an OAID that is a UUID.
-        let is_canonical = |kind: &&IdKind| match kind.canonical_case() {
-            Case::Upper => !id.iter().any(u8::is_ascii_lowercase),
-            Case::Lower => !id.iter().any(u8::is_ascii_uppercase),
-            Case::AsIs | Case::All => true,
-        };
-        let mut accepting = self.0.iter().filter(accepts);
-        let canonical = accepting.clone().find(is_canonical);
-        let first = *canonical.or_else(|| accepting.next()).unwrap_or(&self.0[0]);
-        lookalike(first, id)
-            .filter(|other| self.0.contains(other))
-            .unwrap_or(first)
+    /// Whether a UUID may have the keys of two kinds.
+    pub fn may_have_two_keys(&self) -> bool {
+        let is_any = |kinds: [IdKind; 2]| kinds.iter().any(|kind| self.contains(*kind));
+        is_any([IdKind::Idfa, IdKind::Gaid]) && is_any([IdKind::Oaid, IdKind::Openid])
     }
+
+    /// How an id is read.
+    #[inline]
+    pub fn reading(&self, id: &[u8]) -> Reading {
+        match self.only() {
+            Some(kind) => Reading::of(kind),
+            None => Reading::among(&self.0, trim(id)),
+        }
+    }
+}
+
+/// Whether a UUID of a kind that keeps its case has its key also as another kind.
+fn has_key_of_uuid(reading: Reading, kind: IdKind, id: &str) -> bool {
+    let is_uuid = matches!(reading.kind, IdKind::Idfa | IdKind::Gaid);
+    let is_unchanged = match reading.case {
+        Case::Lower => id.to_ascii_lowercase() == id,
+        Case::Upper => id.to_ascii_uppercase() == id,
+        Case::AsIs | Case::All => true,
+    };
+    is_uuid && kind.canonical_case() == Case::AsIs && is_unchanged
 }
 
 #[cfg(test)]
@@ -104,36 +117,21 @@ mod tests {
     #[test]
     fn ids_of_a_mixed_list_are_told_apart() {
         let kinds: Kinds = "idfa,imei,md5,mac,oaid".parse().unwrap();
-        for kind in [
-            IdKind::Idfa,
-            IdKind::Imei,
-            IdKind::Oaid,
-            IdKind::Md5,
-            IdKind::Mac,
-        ] {
+        for kind in [IdKind::Idfa, IdKind::Imei, IdKind::Md5, IdKind::Mac] {
             let synth = Synth::new(kind, 1);
             for index in 0..1000 {
                 let id = synth.id(index);
-                assert_eq!(kinds.of(format!("\u{3000}{id} ").as_bytes()), kind, "{id}");
+                let reading = kinds.reading(format!("\u{3000}{id} ").as_bytes());
+                assert_eq!(reading, Reading::of(kind), "{id}");
             }
         }
-        // An IDFA in lower case, where no other kind accepts it.
-        let kinds: Kinds = "idfa,imei".parse().unwrap();
-        assert_eq!(
-            kinds.of(b"fe699f7e-9d6d-445d-8486-7f19c69c37bc"),
-            IdKind::Idfa
-        );
     }
 
     #[test]
     fn kinds_of_one_form_are_a_mistake() {
         for (text, kind, by) in [
             ("md5,caid", "caid", "md5"),
-            ("oaid,idfa", "idfa", "oaid"),
-            ("oaid,caid", "caid", "oaid"),
-            ("caid,oaid", "oaid", "caid"),
-            ("openid,mac", "mac", "openid"),
-            ("gaid,oaid", "oaid", "gaid"),
+            ("openid,imei", "imei", "openid"),
         ] {
             let error = text.parse::<Kinds>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("ids of kind {kind} would be read as {by}")));
@@ -151,6 +149,10 @@ mod tests {
             "idfa,gaid",
             "imei,android_id",
             "imei,oaid",
+            "oaid,idfa",
+            "idfa,oaid",
+            "gaid,oaid",
+            "oaid,caid",
         ] {
             accepted.parse::<Kinds>().unwrap();
         }

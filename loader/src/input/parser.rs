@@ -11,7 +11,7 @@ use std::sync::mpsc::Receiver;
 
 use parking_lot::Mutex;
 
-use rtad_core::device::{DeviceKey, IdKind, KeyBatch};
+use rtad_core::device::{DeviceKey, IdKind, KeyBatch, Reading};
 
 use super::block::{Block, MAX_ROW_BYTES, Pool, Rows};
 use super::kinds::Kinds;
@@ -269,8 +269,8 @@ impl<'a> Parser<'a> {
         if text.len() > MAX_ROW_BYTES {
             return self.reject_now(pending, position, Reason::TooLong, text);
         }
-        let kind = kinds.of(text);
-        let case = self.input.case.unwrap_or(kind.canonical_case());
+        let Reading { kind, case } = kinds.reading(text);
+        let case = self.input.case.unwrap_or(case);
         // A digest waits for no hash, and only to keep the order of rows.
         if kind == IdKind::Md5 && pending.is_empty() {
             let Some(value) = value else {

@@ -39,8 +39,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
     pub const ALL: [Self; 6] = *Self::VARIANTS.as_array().expect("every variant");
 
+    /// The word in reports.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

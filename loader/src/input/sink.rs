@@ -1,11 +1,15 @@
 //! Key sinks, and the counts of rows, values, keys and rejects they receive.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-use rtad_core::device::{DeviceKey, IdKind, trim};
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
+use indicatif::HumanCount;
+use rtad_core::device::{DeviceKey, IdKind, LOOKALIKES, Look, Lookalike, lookalike, trim};
 
 use super::content::is_packed;
-use super::lookalike::{LOOKALIKES, Lookalike, lookalike};
+use super::kinds::Kinds;
 use super::rejects::Reason;
 
 /// Receiver of one parser's keys. Each parser has its own, so no lock is needed.
@@ -28,12 +32,12 @@ pub struct Counts {
     /// Keys passed to the sinks, duplicates included.
     pub(crate) keys: u64,
     pub(crate) rejected: [u64; Reason::ALL.len()],
-    /// Usable ids by kind, as in [`IdKind::ALL`].
-    pub(crate) usable: [u64; IdKind::ALL.len()],
+    /// Usable ids.
+    pub(crate) usable: KindCounts,
     /// Those of them that look like another kind, by the pair of [`LOOKALIKES`].
     pub(crate) lookalikes: [u64; LOOKALIKES.len()],
-    /// Malformed values that have the shape of each of [`SHAPES`].
-    pub(crate) shapes: [u64; SHAPES.len()],
+    /// Malformed values that have each of [`Look::ALL`].
+    pub(crate) looks: [u64; Look::ALL.len()],
     /// Rejected rows that begin compressed or packed data, or have a hole of zeros.
     pub(crate) packed: u64,
     /// By the index of the column; shorter if later columns have no value yet.
@@ -44,30 +48,62 @@ pub struct Counts {
 }
 
 /// Values of a column. Rows rejected as a whole, such as those of another length, are in no column.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ColumnCounts {
     pub(crate) usable: u64,
+    /// Empty in reports if the column has one kind.
+    #[serde(default, skip_serializing_if = "KindCounts::is_empty")]
+    pub(crate) usable_by_kind: KindCounts,
     pub(crate) blank: u64,
     pub(crate) malformed: u64,
 }
 
-/// Kinds whose ids are told apart by their shape, the narrowest first. A GAID stands for an OAID
-/// too.
-pub const SHAPES: [IdKind; 6] = [
-    IdKind::Md5,
-    IdKind::Gaid,
-    IdKind::Idfa,
-    IdKind::Imei,
-    IdKind::AndroidId,
-    IdKind::Mac,
-];
+/// Ids by kind, as in [`IdKind::ALL`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KindCounts([u64; IdKind::ALL.len()]);
 
-/// Whether an id has the shape of one of [`SHAPES`]. UUIDs in lower case are GAIDs or OAIDs, those
-/// in upper case are IDFAs.
-fn looks_like(kind: IdKind, id: &[u8]) -> bool {
-    match kind {
-        IdKind::Gaid => IdKind::Idfa.has_shape(id) && id.iter().any(u8::is_ascii_lowercase),
-        kind => kind.has_shape(id),
+impl KindCounts {
+    pub const fn of(&self, kind: IdKind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    fn add(&mut self, kind: IdKind) {
+        self.0[kind as usize] += 1;
+    }
+
+    pub fn add_all(&mut self, other: &Self) {
+        for (sum, count) in self.0.iter_mut().zip(other.0) {
+            *sum += count;
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0 == Self::default().0
+    }
+}
+
+/// An object of the kinds that occur.
+impl Serialize for KindCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        for kind in IdKind::ALL {
+            if self.of(kind) > 0 {
+                object.serialize_entry(kind.as_str(), &self.of(kind))?;
+            }
+        }
+        object.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for KindCounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let by_name = BTreeMap::<String, u64>::deserialize(deserializer)?;
+        let mut counts = Self::default();
+        for (name, count) in by_name {
+            let kind: IdKind = name.parse().map_err(D::Error::custom)?;
+            counts.0[kind as usize] = count;
+        }
+        Ok(counts)
     }
 }
 
@@ -109,6 +145,7 @@ impl InputCounts {
 }
 
 impl Counts {
+    /// Values rejected for this reason.
     pub const fn of(&self, reason: Reason) -> u64 {
         self.rejected[reason as usize]
     }
@@ -131,9 +168,11 @@ impl Counts {
     /// Counts a usable id that looks like its kind alone.
     #[inline]
     pub fn accept_as(&mut self, kind: IdKind, column: Option<usize>) {
-        self.usable[kind as usize] += 1;
+        self.usable.add(kind);
         if let Some(column) = column {
-            self.column(column).usable += 1;
+            let column = self.column(column);
+            column.usable += 1;
+            column.usable_by_kind.add(kind);
         }
     }
 
@@ -152,9 +191,10 @@ impl Counts {
         self.packed += u64::from(may_be_packed && is_packed(value));
         let value = trim(value);
         if reason == Reason::Malformed
-            && let Some(index) = SHAPES.iter().position(|kind| looks_like(*kind, value))
+            && let Some(found) = Look::of(value)
+            && let Some(index) = Look::ALL.iter().position(|look| *look == found)
         {
-            self.shapes[index] += 1;
+            self.looks[index] += 1;
         }
     }
 
@@ -166,10 +206,56 @@ impl Counts {
         &mut self.columns[index]
     }
 
-    /// The kind that most of the malformed values look like.
-    pub fn shape(&self) -> Option<IdKind> {
-        let index = (0..SHAPES.len()).max_by_key(|index| self.shapes[*index])?;
-        (self.shapes[index] * 2 > self.malformed()).then_some(SHAPES[index])
+    /// What most of the malformed values look like.
+    pub fn look(&self) -> Option<Look> {
+        let index = (0..Look::ALL.len()).max_by_key(|index| self.looks[*index])?;
+        (self.looks[index] * 2 > self.malformed()).then_some(Look::ALL[index])
+    }
+
+    /// The kinds that occur, with the number of usable ids.
+    pub fn usable_by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        IdKind::ALL
+            .into_iter()
+            .map(|kind| (kind.as_str(), self.usable.of(kind)))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// Why most of the answers about these ids may be wrong: texts for a warning. `flag` declares
+    /// the kinds.
+    pub fn doubts(&self, kinds: &Kinds, flag: &str) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let remedy = |look: Look| match look {
+            Look::Id(kind) => format!(": use {flag} {kind}"),
+            _ => String::new(),
+        };
+
+        let malformed = self.malformed();
+        let usable: u64 = IdKind::ALL.iter().map(|kind| self.usable.of(*kind)).sum();
+        if malformed > usable {
+            let hint = match self.look() {
+                Some(look) => format!("; most look like {look}{}", remedy(look)),
+                None => String::new(),
+            };
+            doubts.push(format!(
+                "{} of {} ids are malformed: expected ids of kind {kinds}{hint}",
+                HumanCount(malformed),
+                HumanCount(usable + malformed)
+            ));
+        }
+
+        for ((kind, look), count) in self.lookalikes() {
+            let usable = self.usable.of(kind);
+            if count * 2 > usable {
+                doubts.push(format!(
+                    "{} of {} ids of kind {kind} look like {look}; if they are, their answers are \
+                     wrong{}",
+                    HumanCount(count),
+                    HumanCount(usable),
+                    remedy(look)
+                ));
+            }
+        }
+        doubts
     }
 
     /// The pairs of kinds that occur, with the number of such ids.
@@ -180,6 +266,7 @@ impl Counts {
             .filter(|(_, count)| *count > 0)
     }
 
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         self.rows += other.rows;
         self.values += other.values;
@@ -188,17 +275,14 @@ impl Counts {
         for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
             *sum += count;
         }
-        self.usable
-            .iter_mut()
-            .zip(other.usable)
-            .for_each(|(sum, count)| *sum += count);
+        self.usable.add_all(&other.usable);
         self.lookalikes
             .iter_mut()
             .zip(other.lookalikes)
             .for_each(|(sum, count)| *sum += count);
-        self.shapes
+        self.looks
             .iter_mut()
-            .zip(other.shapes)
+            .zip(other.looks)
             .for_each(|(sum, count)| *sum += count);
         for (index, counts) in other.columns.iter().enumerate() {
             self.column(index).add(counts);
@@ -215,6 +299,7 @@ impl Counts {
 impl ColumnCounts {
     pub fn add(&mut self, other: &Self) {
         self.usable += other.usable;
+        self.usable_by_kind.add_all(&other.usable_by_kind);
         self.blank += other.blank;
         self.malformed += other.malformed;
     }

@@ -11,6 +11,7 @@ mod declared_kinds;
 mod dedup;
 mod expiry;
 mod gate;
+mod id_forms;
 mod inputs;
 mod job;
 mod memory;

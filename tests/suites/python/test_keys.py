@@ -93,6 +93,58 @@ def test_arrays_of_numpy_are_columns_without_copies_to_objects(rtad):
     assert rtad.keys("openid", numpy.array(["ü", "u"])).malformed == 1
 
 
+def test_digests_in_arrays_of_text_are_digests(rtad):
+    """NumPy strips the zeros at the end of bytes, but its buffer has them."""
+    ids = synth(1000)
+    digests = numpy.array([bytes.fromhex(one) for one in ids])
+    assert digests.dtype == numpy.dtype("S16")
+    assert rtad.keys("md5", digests).to_pylist() == rtad.keys("md5", ids).to_pylist()
+    # Half of an md5 is text.
+    for halves in numpy.array([one[:16] for one in ids], "S"), [one[:16].encode() for one in ids]:
+        with pytest.warns(UserWarning, match="1,000 of 1,000 ids are malformed"):
+            assert rtad.keys("md5", halves).malformed == 1000
+
+
+def test_masked_rows_are_blank(rtad):
+    ids = synth(3)
+    digests = [bytes.fromhex(one) for one in ids]
+    expected = rtad.keys("md5", [ids[0], None, ids[2]]).to_pylist()
+    mask = [False, True, False]
+    rows = numpy.frombuffer(b"".join(digests), numpy.uint8).reshape(-1, 16)
+    for values, masked in (
+        (numpy.array(ids), mask),
+        (numpy.array(ids, "S"), mask),
+        (numpy.array(ids, object), mask),
+        (numpy.array(digests), mask),
+        (numpy.array(digests, "V16"), mask),
+        (rows, [[one] * 16 for one in mask]),
+        (rows, [[one] + [False] * 15 for one in mask]),
+    ):
+        found = rtad.keys("md5", numpy.ma.array(values, mask=masked))
+        assert (found.to_pylist(), found.blank) == (expected, 1), values.dtype
+    numbers = numpy.ma.array([868049039501257, 868049039501265], mask=[False, True])
+    assert rtad.keys("imei", numbers).blank == 1
+    assert rtad.keys("imei", numpy.ma.array([868049039501257])).null_count == 0
+
+
+def test_ids_of_several_kinds_are_read_by_their_form(rtad):
+    ids = {kind: synth(5, "--id-kind", kind) for kind in ("imei", "md5", "idfa")}
+    mixed = [one for of_kind in ids.values() for one in of_kind]
+    found = rtad.keys("idfa,imei,md5", mixed)
+    expected = [rtad.key(kind, one) for kind, of_kind in ids.items() for one in of_kind]
+    assert found.to_pylist() == expected
+    assert found.usable_by_kind == {"md5": 5, "idfa": 5, "imei": 5}
+    with pytest.raises(ValueError, match="a UUID may have two keys"):
+        rtad.keys("idfa,oaid", mixed)
+
+
+def test_wrong_kind_is_warned_of(rtad):
+    with pytest.warns(UserWarning, match="expected ids of kind md5; most look like ids of kind imei"):
+        rtad.keys("md5", synth(5, "--id-kind", "imei"))
+    with pytest.warns(UserWarning, match="5 of 5 ids of kind oaid look like ids of kind md5"):
+        rtad.keys("oaid", synth(5))
+
+
 def test_digests_and_uuids_are_read_as_in_parquet_inputs(rtad):
     [digest] = synth(1)
     raw = bytes.fromhex(digest)

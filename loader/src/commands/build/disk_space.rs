@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use rtad_core::device::DeviceKey;
+use rtad_core::device::{DeviceKey, Reading};
 
 use crate::input::{Input, Layout, Source, lines};
 use crate::keys::{Budget, KEY_BYTES, SpillDir, SpillError};
@@ -52,8 +52,8 @@ fn keys_in(input: &Input, source: &Source) -> f64 {
     }
     let mut keys: Vec<DeviceKey> = Vec::new();
     for line in lines(&sample) {
-        let kind = kinds.of(line);
-        let case = input.case.unwrap_or(kind.canonical_case());
+        let Reading { kind, case } = kinds.reading(line);
+        let case = input.case.unwrap_or(case);
         // Compressed data has no lines that are ids.
         let _ = input.keys.keys(kind, case, line, &mut keys);
     }

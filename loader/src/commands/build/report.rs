@@ -13,7 +13,7 @@ use super::super::overlap::Overlap;
 use super::super::skew::Skew;
 use super::publish::BuildOutcome;
 use super::stages::Stages;
-use crate::input::{Counts, Reason};
+use crate::input::{Counts, KindCounts, Reason};
 
 /// The JSON object of `build --json`.
 #[derive(Debug, Serialize)]
@@ -27,6 +27,7 @@ pub struct BuildSummary {
     rows: u64,
     values: u64,
     usable: u64,
+    usable_by_kind: KindCounts,
     duplicates: u64,
     blank: u64,
     rejected: RejectedCounts,
@@ -115,6 +116,7 @@ impl BuildSummary {
             rows: counts.rows,
             values: counts.values,
             usable: counts.keys,
+            usable_by_kind: counts.usable,
             duplicates: manifest.build().duplicates,
             blank: counts.of(Reason::Blank),
             rejected: RejectedCounts {

@@ -52,8 +52,8 @@ pub struct PublishArgs {
     /// Kind of filter: block512, ribbon
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Publish nothing if more than this fraction of all values is malformed, or if a task has rows
-    /// but no usable id; 1 accepts both. Blank values do not count
+    /// Publish nothing if more than this fraction of the values of all tasks or of a column is
+    /// malformed, or if a task has rows but no usable id; 1 accepts all. Blank values do not count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
     /// Publish even without any usable id; over a generation with keys this also needs
@@ -193,12 +193,16 @@ impl Reports {
     fn check_input(&self, args: &PublishArgs) -> Result<(), CommandError> {
         let limit = RejectLimit::of_ratio(args.max_reject_ratio);
         if let Some(task) = &self.unusable {
-            limit.check_one("of one task", &task.counts(), args.allow_empty)?;
+            limit.check_one(
+                "of one task",
+                &task.counts(),
+                &task.columns,
+                args.allow_empty,
+            )?;
         }
         let counts = self.made.counts();
         let may_be_blank = args.allow_empty || counts.keys == 0;
-        limit.check_one("of all tasks", &counts, may_be_blank)?;
-        limit.warn_of_columns(&self.made.columns);
+        limit.check_one("of all tasks", &counts, &self.made.columns, may_be_blank)?;
         Ok(())
     }
 

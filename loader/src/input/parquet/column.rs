@@ -8,9 +8,9 @@ use arrow_schema::{ArrowError, DataType};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::basic::Compression;
 use parquet::file::metadata::ParquetMetaData;
-use rtad_core::device::IdKind;
 
 use super::super::arrow::{IdArray, ValueForm, column_of};
+use super::super::kinds::Kinds;
 use super::access::FileSource;
 use super::caught::caught;
 use super::chunk::Chunk;
@@ -26,7 +26,7 @@ pub struct ColumnIds {
     reader: ParquetRecordBatchReader,
     chunk: Chunk,
     form: ValueForm,
-    kind: IdKind,
+    kinds: Kinds,
     rows: usize,
     rows_read: usize,
 }
@@ -38,7 +38,7 @@ impl ColumnIds {
         metadata: &ParquetMetaData,
         row_group: usize,
         leaf: &Leaf,
-        kind: IdKind,
+        kinds: Kinds,
     ) -> Result<Self, PageFault> {
         let group = metadata.row_group(row_group);
         let column = group.column(leaf.index);
@@ -85,7 +85,7 @@ impl ColumnIds {
             reader: reader.map_err(|reason| fault(&chunk, reason))?,
             chunk,
             form: leaf.form,
-            kind,
+            kinds,
             rows,
             rows_read: 0,
         })
@@ -108,7 +108,7 @@ impl ColumnIds {
         self.rows_read += found;
 
         match array {
-            Some(array) if found == rows => caught(|| IdArray::new(&array, self.form, self.kind))
+            Some(array) if found == rows => caught(|| IdArray::new(&array, self.form, &self.kinds))
                 .map(Some)
                 .map_err(PageFault::Corrupt),
             _ => Err(PageFault::Corrupt(format!(

@@ -15,6 +15,7 @@ use super::super::batch_reader::RowSender;
 use super::super::block::{Block, Pool};
 use super::super::csv::Columns;
 use super::super::error::InputError;
+use super::super::kinds::Kinds;
 use super::super::layout::Column;
 use super::super::open::Source;
 use super::super::remote::Remote;
@@ -91,7 +92,7 @@ pub struct OpenFile<'a> {
 /// A column that is read.
 struct Selected<'a> {
     column: &'a Column,
-    kind: IdKind,
+    kinds: Kinds,
     leaf: Leaf,
 }
 
@@ -106,11 +107,11 @@ impl<'a> OpenFile<'a> {
         let schema = metadata.file_metadata().schema_descr();
         let mut selected = Vec::with_capacity(self.columns.len() + 1);
         for column in self.columns {
-            selected.push(self.select(schema, column, column.kinds.first())?);
+            selected.push(self.select(schema, column, column.kinds.clone())?);
         }
         if let Some(column) = self.value {
             // The text of a value is its digits, whatever the kind of the ids.
-            selected.push(self.select(schema, column, IdKind::Openid)?);
+            selected.push(self.select(schema, column, IdKind::Openid.into())?);
         }
 
         let group_bytes = self.access.len() / (metadata.num_row_groups() as u64).max(1);
@@ -141,10 +142,14 @@ impl<'a> OpenFile<'a> {
         &self,
         schema: &SchemaDescriptor,
         column: &'a Column,
-        kind: IdKind,
+        kinds: Kinds,
     ) -> Result<Selected<'a>, InputError> {
         let leaf = schema::find(schema, column).map_err(|fault| self.fault(fault))?;
-        Ok(Selected { column, kind, leaf })
+        Ok(Selected {
+            column,
+            kinds,
+            leaf,
+        })
     }
 
     /// The readers of a row group's columns; none if it has no rows.
@@ -158,8 +163,14 @@ impl<'a> OpenFile<'a> {
         if metadata.row_group(row_group).num_rows() == 0 {
             return Ok(readers);
         }
-        for Selected { column, kind, leaf } in selected {
-            let reader = ColumnIds::open(&self.access, metadata, row_group, leaf, *kind);
+        for Selected {
+            column,
+            kinds,
+            leaf,
+        } in selected
+        {
+            let kinds = kinds.clone();
+            let reader = ColumnIds::open(&self.access, metadata, row_group, leaf, kinds);
             readers.push(reader.map_err(|fault| self.page_fault(fault, row_group, column))?);
         }
         Ok(readers)

@@ -122,6 +122,7 @@ fn form(column: &ColumnDescriptor) -> Result<ValueForm, String> {
     };
     match physical {
         Type::INT32 | Type::INT64 if is_integer => Ok(ValueForm::Text),
+        Type::BYTE_ARRAY if is_plain => Ok(ValueForm::Binary),
         Type::BYTE_ARRAY if is_text => Ok(ValueForm::Text),
         Type::FIXED_LEN_BYTE_ARRAY if column.type_length() < 1 => Err(type_name()),
         Type::FIXED_LEN_BYTE_ARRAY if matches!(logical, Some(LogicalType::Uuid)) => {

@@ -1,6 +1,5 @@
 use rtad_core::device::{Case, KeyMaker, Unusable};
 
-use super::super::lookalike::lookalike;
 use super::*;
 
 /// Values of every result, as JSON: borrowed, escaped and not strings.
@@ -41,25 +40,16 @@ const VALUES: [(&str, &str); 16] = [
     ("12", "12"),
 ];
 
-/// The result of trying the kinds in turn, one value at a time.
+/// The result of one value at a time.
 fn expected(
     (maker, case): (&KeyMaker, Option<Case>),
-    kinds: &str,
+    kinds: &Kinds,
     text: &str,
     keys: &mut Vec<DeviceKey>,
 ) -> Result<(), Unusable> {
-    let kinds: Vec<IdKind> = kinds.split(',').map(|kind| kind.parse().unwrap()).collect();
-    for kind in &kinds {
-        if lookalike(*kind, text.as_bytes()).is_some_and(|other| kinds.contains(&other)) {
-            continue;
-        }
-        let case = case.unwrap_or(kind.canonical_case());
-        match maker.keys(*kind, case, text.as_bytes(), keys) {
-            Err(Unusable::Malformed) => {}
-            result => return result,
-        }
-    }
-    Err(Unusable::Malformed)
+    let reading = kinds.reading(text.as_bytes());
+    let case = case.unwrap_or(reading.case);
+    maker.keys(reading.kind, case, text.as_bytes(), keys)
 }
 
 /// Rows of two columns: their values, and lines that are no object in between.
@@ -101,7 +91,7 @@ fn check(kinds: [&str; 2], case: Option<Case>) {
         text.push_str(&format!("{{\"b\":{b},\"a\":{a}}}\n"));
         for (column, value) in values.into_iter().enumerate() {
             let text = VALUES[value].1;
-            if let Err(reason) = expected((&maker, case), kinds[column], text, &mut keys) {
+            if let Err(reason) = expected((&maker, case), &columns[column].kinds, text, &mut keys) {
                 reject(Some(names[column]), reason.into(), text);
             }
         }
@@ -152,5 +142,6 @@ fn batches_have_the_keys_and_rejects_of_one_value_at_a_time() {
         check(["imei,idfa,md5", "openid"], case);
         check(["md5", "idfa"], case);
         check(["openid,md5", "md5,mac"], case);
+        check(["idfa,imei,oaid", "oaid,gaid"], case);
     }
 }

@@ -222,7 +222,7 @@ fn quotes() -> Vec<Case> {
         ),
         refused(
             "csv, some long rows",
-            format!("n,id\n{}1,2,{one}\n1,2,{}\n", within("1,ID\n"), md5s[1]),
+            format!("n,id\n{}", within("1,ID\n")) + &format!("1,2,{one}\n").repeat(10),
             CSV,
             most,
         ),
