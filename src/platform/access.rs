@@ -2,6 +2,7 @@
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use rtad_http::tokens::bearer_token;
 use subtle::Choice;
 
 use crate::config::Secret;
@@ -37,7 +38,7 @@ impl Access {
         for (name, secret) in &self.0 {
             for value in headers.get_all(name) {
                 admitted |= secret.is(value.as_bytes());
-                if let Some(value) = with_scheme_in_canonical_case(name, value) {
+                if let Some(value) = with_canonical_scheme(name, value) {
                     admitted |= secret.is(&value);
                 }
             }
@@ -46,14 +47,14 @@ impl Access {
     }
 }
 
-/// Bearer credentials whose scheme has another case than `Bearer`: schemes have none (RFC 9110,
-/// section 11.1).
-fn with_scheme_in_canonical_case(name: &HeaderName, value: &HeaderValue) -> Option<Vec<u8>> {
-    const SCHEME: &[u8] = b"Bearer ";
-    let (scheme, token) = value.as_bytes().split_at_checked(SCHEME.len())?;
-    let is_other_case =
-        name == AUTHORIZATION && scheme.eq_ignore_ascii_case(SCHEME) && scheme != SCHEME;
-    is_other_case.then(|| [SCHEME, token].concat())
+/// Bearer credentials that are not written as `Bearer TOKEN`.
+fn with_canonical_scheme(name: &HeaderName, value: &HeaderValue) -> Option<Vec<u8>> {
+    if name != AUTHORIZATION {
+        return None;
+    }
+    let token = bearer_token(value.as_bytes())?;
+    let canonical = [b"Bearer ", token].concat();
+    (canonical != value.as_bytes()).then_some(canonical)
 }
 
 #[cfg(test)]
@@ -105,15 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn bearer_scheme_has_no_case() {
+    fn bearer_scheme_has_no_case_and_any_spaces() {
         let access = Access::any_of(vec![(AUTHORIZATION, Secret::new("Bearer Token"))]);
-        for good in ["Bearer Token", "bearer Token", "BEARER Token"] {
+        for good in ["Bearer Token", "bearer Token", "BEARER   Token"] {
             assert!(
                 access.admits(&headers(&[("authorization", good)])),
                 "{good}"
             );
         }
-        for bad in ["Bearer token", "bearer", "Basic Token", "bearer  Token"] {
+        for bad in ["Bearer token", "bearer", "Basic Token", "BearerToken"] {
             assert!(!access.admits(&headers(&[("authorization", bad)])), "{bad}");
         }
     }

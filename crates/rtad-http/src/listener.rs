@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::FutureExt as _;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -29,8 +29,9 @@ const REFUSAL: &[u8] =
 ///
 /// # Errors
 ///
-/// The kernel's, such as an address in use.
+/// The kernel's, such as an address in use, or a clock that HTTP cannot write.
 pub fn bind(address: SocketAddr) -> io::Result<Socket> {
+    check_clock(SystemTime::now())?;
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -40,6 +41,17 @@ pub fn bind(address: SocketAddr) -> io::Result<Socket> {
     socket.bind(&address.into())?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// hyper formats the date for each connection, sent or not, and panics outside these years.
+fn check_clock(now: SystemTime) -> io::Result<()> {
+    const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+    let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH);
+    if since_1970.is_ok_and(|time| time < YEAR_10000) {
+        return Ok(());
+    }
+    let found = "this host's clock is wrong: expected a year from 1970 to 9999, found another";
+    Err(io::Error::other(found))
 }
 
 /// Listens on a bound address.
@@ -141,4 +153,19 @@ fn is_connection_error(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_that_http_cannot_write_is_refused() {
+        check_clock(SystemTime::now()).unwrap();
+        let seconds = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        check_clock(seconds(253_402_300_799)).unwrap();
+        let error = check_clock(seconds(253_402_300_800)).unwrap_err();
+        assert!(error.to_string().contains("from 1970 to 9999"), "{error}");
+        check_clock(SystemTime::UNIX_EPOCH - Duration::from_secs(1)).unwrap_err();
+    }
 }

@@ -1,4 +1,4 @@
-//! Files of bearer tokens: one token per line.
+//! Bearer tokens: in a header, and in files of one token per line.
 
 /// Minimum length of a token in bytes; shorter ones can be guessed.
 pub const MIN_TOKEN_BYTES: usize = 16;
@@ -10,6 +10,16 @@ pub enum NotTokens {
     Empty,
     /// This line, counted from 1, is not a token.
     Line(usize),
+}
+
+/// The token of an `Authorization` header; `None` for another scheme. Schemes have no case, and one
+/// or more spaces before the token (RFC 9110, section 11).
+pub fn bearer_token(header: &[u8]) -> Option<&[u8]> {
+    const SCHEME: &[u8] = b"Bearer ";
+    let (scheme, token) = header.split_at_checked(SCHEME.len())?;
+    scheme
+        .eq_ignore_ascii_case(SCHEME)
+        .then_some(token.trim_ascii())
 }
 
 /// The tokens of a file: at least [`MIN_TOKEN_BYTES`] visible ASCII characters each, one per line.
@@ -40,6 +50,16 @@ pub fn parse_tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, NotTokens> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn token_follows_the_scheme_and_any_spaces() {
+        for header in ["Bearer a-token", "bearer  a-token", "BEARER    a-token "] {
+            assert_eq!(bearer_token(header.as_bytes()), Some(&b"a-token"[..]));
+        }
+        for header in ["Bearera-token", "Basic a-token", "Bearer", "a-token", ""] {
+            assert_eq!(bearer_token(header.as_bytes()), None, "{header}");
+        }
+    }
 
     #[test]
     fn a_token_is_a_line_of_sixteen_visible_characters() {
