@@ -1,8 +1,8 @@
-//! Changed keys of a configuration, for the log line of a reload. Values are not named.
+//! Changed and removed keys of a configuration, for log lines of a reload. Values are not named.
 
 use toml::{Table, Value};
 
-use super::Config;
+use super::{Config, Secret};
 
 /// Stands for changes that the keys do not show: secrets, and files that keys name.
 const CONTENTS: &str = "contents of secrets or files";
@@ -17,6 +17,68 @@ impl Config {
             changed.push(CONTENTS.to_owned());
         }
         changed
+    }
+
+    /// What this config lacks of the `old` one as soon as it is served, such as `strategy.new-users`
+    /// or `strategy.new-users.exclude: 1 of 2 entries`. A removed secret is counted, whether or not
+    /// another one replaces it.
+    pub fn removals(&self, old: &Self) -> Vec<String> {
+        let table = |config: &Self| Table::try_from(config).expect("plain values serialize");
+        let mut removals = Vec::new();
+        add_removals("", &table(self), &table(old), &mut removals);
+        let awaits_restart = self.needs_restart(old);
+        removals.retain(|removal| {
+            let mut keys = awaits_restart.iter();
+            removal.starts_with("server.api") || !keys.any(|key| removal.starts_with(key))
+        });
+
+        let tokens = (&self.server.api.tokens, &old.server.api.tokens);
+        add_secrets("server.api.token_files", tokens.0, tokens.1, &mut removals);
+        for platform in &old.platforms {
+            let mut served = self.platforms.iter();
+            if let Some(new) = served.find(|served| served.name == platform.name) {
+                let key = format!("platform.{}.headers", platform.name);
+                add_secrets(&key, &new.secrets(), &platform.secrets(), &mut removals);
+            }
+        }
+        removals
+    }
+}
+
+fn add_removals(prefix: &str, new: &Table, old: &Table, removals: &mut Vec<String>) {
+    for (key, old) in old {
+        let path = if prefix.is_empty() {
+            key.clone()
+        } else {
+            format!("{prefix}.{key}")
+        };
+        let Some(new) = new.get(key) else {
+            removals.push(path);
+            continue;
+        };
+
+        match (new, old) {
+            (Value::Table(new), Value::Table(old)) => add_removals(&path, new, old, removals),
+            (Value::Array(new_list), Value::Array(old_list)) => match (named(new), named(old)) {
+                (Some(new), Some(old)) => add_removals(&path, &new, &old, removals),
+                _ => {
+                    let missing = old_list.iter().filter(|entry| !new_list.contains(entry));
+                    add_count(&path, missing.count(), old_list.len(), "entries", removals);
+                }
+            },
+            _ => {}
+        }
+    }
+}
+
+fn add_secrets(key: &str, new: &[Secret], old: &[Secret], removals: &mut Vec<String>) {
+    let missing = old.iter().filter(|secret| !new.contains(secret)).count();
+    add_count(key, missing, old.len(), "secrets", removals);
+}
+
+fn add_count(key: &str, missing: usize, total: usize, noun: &str, removals: &mut Vec<String>) {
+    if missing > 0 {
+        removals.push(format!("{key}: {missing} of {total} {noun}"));
     }
 }
 
@@ -83,5 +145,44 @@ mod tests {
         let same = new.clone();
         new.fingerprint = 1;
         assert_eq!(new.changed_keys(&same), [CONTENTS]);
+    }
+
+    #[test]
+    fn removals_are_what_a_reload_takes_away() {
+        let config = |text: &str| toml::from_str::<Config>(text).unwrap();
+        let mut old = config(
+            "[server]\nwatch_config = \"1m\"\n[server.api]\ntoken_files = [\"a\", \"b\"]\n\
+             [[audience]]\nname = \"a\"\n[[audience]]\nname = \"b\"\n\
+             [[strategy]]\nname = \"s\"\nexclude = [\"a\", \"b\"]\nwhen = { os = \"ios\" }\n\
+             cap = { unique_devices = 10, per = \"day\" }\n\
+             [[strategy]]\nname = \"t\"\nexclude = [\"a\"]\n\
+             [[platform]]\nkind = \"tencent\"\nname = \"p\"\npath = \"/p\"\n\
+             headers = [{ name = \"X-Key\", value = \"one\" }]\nstrategies = { A = \"s\", B = \"t\" }",
+        );
+        old.platforms[0].headers[0].secret = Secret::new("one");
+        old.server.api.tokens = vec![Secret::new("a"), Secret::new("b")];
+        let mut new = config(
+            "[server.api]\ntoken_files = [\"a\", \"c\"]\n[[audience]]\nname = \"b\"\n\
+             [[strategy]]\nname = \"s\"\nexclude = [\"b\"]\n\
+             [[platform]]\nkind = \"tencent\"\nname = \"p\"\npath = \"/p\"\n\
+             headers = [{ name = \"X-Key\", value = \"two\" }]\nstrategies = { A = \"s\" }",
+        );
+        new.platforms[0].headers[0].secret = Secret::new("two");
+        new.server.api.tokens = vec![Secret::new("a"), Secret::new("c")];
+        let expected = [
+            "audience.a",
+            "platform.p.strategies.B",
+            "server.api.token_files: 1 of 2 entries",
+            "strategy.s.cap",
+            "strategy.s.exclude: 1 of 2 entries",
+            "strategy.s.when",
+            "strategy.t",
+            "server.api.token_files: 1 of 2 secrets",
+            "platform.p.headers: 1 of 1 secrets",
+        ];
+        assert_eq!(new.removals(&old), expected);
+        assert_eq!(old.removals(&old), [""; 0]);
+        let none = config("");
+        assert!(none.removals(&old).contains(&"server.api".to_owned()));
     }
 }

@@ -133,6 +133,12 @@ pub struct HeaderConfig {
 }
 
 impl PlatformConfig {
+    /// The secrets of its headers.
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        let headers = self.headers.iter();
+        headers.map(|header| header.secret.clone()).collect()
+    }
+
     /// Whether an id of the platform stands for the strategy.
     pub(super) fn maps(&self, strategy: &StrategyConfig) -> bool {
         self.strategies.values().any(|name| *name == strategy.name)

@@ -222,7 +222,7 @@ impl Thread {
         let Some(path) = &self.files.config.secret_path else {
             return;
         };
-        match rtad_core::files::read_regular(path) {
+        match rtad_core::files::read_settled(path) {
             Ok(secret) if secret.trim_ascii_end().len() >= LEAST_SECRET => {
                 let key = LogKey::new(secret.trim_ascii_end());
                 if key.id() != self.key.load().id() {

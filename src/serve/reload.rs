@@ -7,6 +7,7 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use rtad_core::backoff::Backoff;
 use rtad_core::error_chain::error_chain;
+use rtad_core::files::SETTLING;
 
 use super::assemble::Assembly;
 use crate::config::{Config, moves};
@@ -113,7 +114,7 @@ impl Reloader {
     pub(super) async fn reload(&self) -> Result<Reloaded, String> {
         let mut state = self.state.lock().await;
         tracing::info!("reloading the config");
-        let assembly = self.read().await;
+        let assembly = self.read_settled().await;
         let found = FilesRead::of(&assembly);
         let result = match assembly {
             Ok(assembly) => match moves(&state.config.experiments, &assembly.config.experiments) {
@@ -129,6 +130,9 @@ impl Reloader {
             state.refused = Some(found.clone());
             reason
         })?;
+        for removed in config.removals(&state.config) {
+            tracing::warn!(removed, "the reloaded config lacks what was served");
+        }
         let changed = config.changed_keys(&state.config);
         let needs_restart = config.needs_restart(&self.started_with);
         tracing::info!(
@@ -161,6 +165,20 @@ impl Reloader {
             .map_err(|_| gone())?
             .map_err(|error| error_chain(&error))?;
         Ok(config)
+    }
+
+    /// Reads the files twice. Different contents are a mistake: the files are being written.
+    async fn read_settled(&self) -> Result<Assembly, String> {
+        let first = FilesRead::of(&self.read().await);
+        tokio::time::sleep(SETTLING).await;
+        let second = self.read().await;
+        if FilesRead::of(&second) != first {
+            return Err(format!(
+                "the files of the config changed within {SETTLING:?}: found files that are being \
+                 written, expected whole ones"
+            ));
+        }
+        second
     }
 
     /// Reads the files on the blocking pool.

@@ -326,7 +326,7 @@ async fn serve(
         if signal != Signal::Reload {
             break false;
         }
-        reload_tokens(&app.tokens);
+        reload_tokens(Arc::clone(&app));
         if let Some(signer) = &signer {
             reload_signer(Arc::clone(signer), app.writers.store.store().clone());
         }
@@ -393,14 +393,20 @@ fn listen(
     })
 }
 
-fn reload_tokens(tokens: &Tokens) {
-    match tokens.reload() {
-        Ok(()) => tracing::info!("tokens reloaded"),
+/// Rereads the token files on a thread of its own, as it takes a moment.
+fn reload_tokens(app: Arc<App>) {
+    tokio::task::spawn_blocking(move || match app.tokens.reload() {
+        Ok(removed) => {
+            if removed > 0 {
+                tracing::warn!(removed, "old tokens are not accepted any more");
+            }
+            tracing::info!("tokens reloaded");
+        }
         Err(error) => {
             let error = error_chain(&error);
             tracing::warn!(error, "tokens not reloaded; the old tokens stay valid");
         }
-    }
+    });
 }
 
 /// Rereads the signing key on a thread of its own: unlocking it can take a second.

@@ -7,7 +7,8 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use parking_lot::RwLock;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_http::tokens::{MIN_TOKEN_BYTES, NotTokens, parse_tokens};
+use rtad_core::files::SETTLING;
+use rtad_http::tokens::{MIN_TOKEN_BYTES, NotTokens, bearer_token, parse_tokens};
 use subtle::{Choice, ConstantTimeEq as _};
 
 use super::scopes::Scope;
@@ -47,6 +48,7 @@ pub enum NotAdmitted {
     MissingScope,
 }
 
+#[derive(PartialEq, Eq)]
 struct Token {
     token: Vec<u8>,
     /// Index of its file.
@@ -74,10 +76,21 @@ impl Tokens {
         }
     }
 
-    /// Rereads the files. An error leaves the old tokens valid.
-    pub fn reload(&self) -> Result<(), TokenError> {
-        *self.tokens.write() = read(&self.files)?;
-        Ok(())
+    /// Rereads the files, twice, as one may be being written. Returns how many of the old tokens are
+    /// not accepted any more. An error leaves the old tokens valid. Blocks.
+    pub fn reload(&self) -> Result<usize, TokenError> {
+        let first = read(&self.files)?;
+        std::thread::sleep(SETTLING);
+        let second = read(&self.files)?;
+        if first != second {
+            let mistake = "found token files that are being written, expected whole ones";
+            return Err(TokenError {
+                mistakes: vec![mistake.to_owned()],
+            });
+        }
+
+        let old = std::mem::replace(&mut *self.tokens.write(), Arc::clone(&second));
+        Ok(old.iter().filter(|token| !second.contains(token)).count())
     }
 
     /// Whether every request is admitted.
@@ -95,15 +108,12 @@ impl Tokens {
         let (Some(shown), None) = (shown.next(), shown.next()) else {
             return Err(NotAdmitted::Unknown);
         };
-        match shown.as_bytes().split_at_checked("Bearer ".len()) {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => {
-                let includes = |scopes: &[Scope]| {
-                    needed.is_none_or(|needed| scopes.iter().any(|scope| scope.includes(needed)))
-                };
-                self.check(token.trim_ascii(), includes)
-            }
-            _ => Err(NotAdmitted::Unknown),
-        }
+        let Some(token) = bearer_token(shown.as_bytes()) else {
+            return Err(NotAdmitted::Unknown);
+        };
+        self.check(token, |scopes| {
+            needed.is_none_or(|needed| scopes.iter().any(|scope| scope.includes(needed)))
+        })
     }
 
     /// As [`Self::admit`], for a token in a URL, which others may see: `admin` does not include the
@@ -192,7 +202,7 @@ mod tests {
         let path = folder.path().join("tokens");
         std::fs::write(&path, format!("{OLD}\n\n  {NEW}\r\n")).unwrap();
         let tokens = Tokens::from_files(vec![file(&path, &["admin"])]).unwrap();
-        for value in [format!("Bearer {OLD}"), format!("bearer {NEW}")] {
+        for value in [format!("Bearer {OLD}"), format!("bearer  {NEW}")] {
             assert!(admits(&tokens, &value), "{value}");
         }
         for value in [
@@ -221,7 +231,7 @@ mod tests {
             admits(&tokens, &format!("Bearer {OLD}")),
             "not reloaded yet"
         );
-        tokens.reload().unwrap();
+        assert_eq!(tokens.reload().unwrap(), 1, "the old token is gone");
         assert!(
             !admits(&tokens, &format!("Bearer {OLD}")) && admits(&tokens, &format!("Bearer {NEW}"))
         );
@@ -238,6 +248,23 @@ mod tests {
                 "the old tokens stay valid"
             );
         }
+    }
+
+    #[test]
+    fn token_file_that_is_being_written_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, OLD).unwrap();
+        let tokens = Tokens::from_files(vec![file(&path, &["admin"])]).unwrap();
+        std::fs::write(&path, &NEW[..MIN_TOKEN_BYTES]).unwrap();
+        std::thread::scope(|scope| {
+            let reloading = scope.spawn(|| tokens.reload());
+            std::thread::sleep(SETTLING / 2);
+            std::fs::write(&path, NEW).unwrap();
+            let error = reloading.join().unwrap().unwrap_err().to_string();
+            assert!(error.contains("being written"), "{error}");
+        });
+        assert!(admits(&tokens, &format!("Bearer {OLD}")));
     }
 
     #[test]

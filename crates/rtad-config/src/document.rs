@@ -29,12 +29,12 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Parses a file.
+    /// Parses a file. Only a text without a file's name may be without keys.
     ///
     /// # Errors
     ///
-    /// A syntax error. Then no other mistake is reported, as keys may be missing only because of
-    /// it.
+    /// A syntax error, or no key at all. Then no other mistake is reported, as keys may be missing
+    /// only because of it.
     pub fn parse(file: &'a str, text: &'a str) -> Result<Self, Mistakes> {
         let root = match DeTable::parse(text) {
             Ok(root) => root.into_inner(),
@@ -51,6 +51,11 @@ impl<'a> Document<'a> {
             ignores_missing_files: false,
         };
         document.saw(text.as_bytes());
+        if !file.is_empty() && document.tree.is_empty() {
+            let accepted = "at least one key: the file may not be written yet";
+            document.mistake("content", "is missing", accepted);
+            return Err(document.finish());
+        }
         Ok(document)
     }
 

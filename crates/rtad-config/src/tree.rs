@@ -39,6 +39,11 @@ impl<'a> Tree<'a> {
         Self { root }
     }
 
+    /// Whether the document has no key.
+    pub fn is_empty(&self) -> bool {
+        self.root.is_empty()
+    }
+
     /// The document as the `toml` crate reads it.
     pub fn to_deserializer(&self) -> toml::Deserializer<'a> {
         Spanned::new(0..0, self.root.clone()).into()

@@ -5,6 +5,11 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time between two readings of a changed file, which must be equal: a file that is saved in place
+/// is empty, then cut, before it is whole.
+pub const SETTLING: Duration = Duration::from_millis(500);
 
 /// The temporary name of a file. Dropped without [`publish`](Self::publish), the file is removed:
 /// it may be large, and the next attempt may find no space beside it.
@@ -124,6 +129,22 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The contents of a regular file, read twice: see [`SETTLING`].
+///
+/// # Errors
+///
+/// The file cannot be read, or it is being written.
+pub fn read_settled(path: &Path) -> io::Result<Vec<u8>> {
+    let first = read_regular(path)?;
+    std::thread::sleep(SETTLING);
+    let second = read_regular(path)?;
+    if first != second {
+        let found = "found a file that is being written, expected a whole one";
+        return Err(io::Error::new(ErrorKind::InvalidData, found));
+    }
+    Ok(second)
+}
+
 /// Makes the names in a folder durable.
 ///
 /// # Errors
@@ -144,6 +165,19 @@ pub fn private() -> OpenOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_that_is_being_written_is_not_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "half").unwrap();
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| read_settled(file.path()));
+            std::thread::sleep(SETTLING / 2);
+            std::fs::write(file.path(), "half and half").unwrap();
+            assert!(reading.join().unwrap().is_err());
+        });
+        assert_eq!(read_settled(file.path()).unwrap(), b"half and half");
+    }
 
     #[test]
     fn lock_ends_though_the_descriptor_was_copied() {

@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -120,6 +121,37 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
         "each mistake is logged once: {}",
         ended.stderr
     );
+}
+
+#[test]
+fn file_that_is_saved_in_place_counts_once_it_is_whole() {
+    let store = TestStore::with_everything();
+    let config = |rules: &str| store.config("watch_config = \"100ms\"", rules);
+    let half = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"";
+    let whole = format!("{half}\nexclude = [\"vip\"]");
+    let other = format!("{whole}\nwhen = {{ os = \"ios\" }}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rtad.toml");
+    std::fs::write(&file, config(&whole)).unwrap();
+    let rtad = Rtad::serve(&file, &[]);
+
+    for text in ["", &config(half), &config(&other)] {
+        std::fs::write(&file, text).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let reloaded = rtad.log("config reloaded", 1);
+    assert_eq!(reloaded["changed"], "strategy.no-vip.when");
+
+    std::fs::write(&file, "# Written later.\n").unwrap();
+    wait_until("the empty file is refused", || {
+        let status = rtad.connect_admin().get("/v1/status").ok();
+        status["refused_config"]
+            .to_string()
+            .contains("content is missing")
+    });
+    std::fs::write(&file, config(&whole)).unwrap();
+    let removed = rtad.log("the reloaded config lacks what was served", 1);
+    assert_eq!(removed["removed"], "strategy.no-vip.when");
 }
 
 /// An audience that follows a window has new deltas at every poll.

@@ -24,8 +24,13 @@ fn valid_file_is_read() {
     assert_eq!(intervals, [300, 600]);
     assert_eq!(config.remote[0].redis.namespace, "ads");
     assert_eq!(config.audiences[0].min_count, 3);
-    let config = Config::parse("", "writer.toml").unwrap();
+    let config = Config::parse("state_dir = \"s\"", "writer.toml").unwrap();
     assert_eq!(config.lease, Duration::from_secs(60));
+    let empty = Config::parse("# Written later.\n", "writer.toml").unwrap_err();
+    assert!(
+        empty.mistakes[0].contains("content is missing"),
+        "{empty:?}"
+    );
 }
 
 const SLIDING: &str = "[[window]]\nname = \"a\"\nlength = \"10m\"\ncapacity = 1\n\
