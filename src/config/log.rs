@@ -56,13 +56,13 @@ pub struct LogConfig {
         serialize_with = "as_time"
     )]
     pub max_age: Duration,
-    /// Age at which a file is deleted.
+    /// Age at which a file is deleted, by the time in its name. A pod's newest file stays.
     #[serde(
         deserialize_with = "time::<_, _, HOUR, { 3660 * DAY }>",
         serialize_with = "as_time"
     )]
     pub retention: Duration,
-    /// Size of all files of the folder, the oldest of which are deleted above it.
+    /// Size of the folder's files, the oldest of which are deleted above it.
     #[serde(deserialize_with = "size::<_, 1_048_576>", serialize_with = "as_size")]
     pub max_size: u64,
     /// Size of the files that wait for their upload, the oldest of which are deleted above it.

@@ -1,5 +1,6 @@
 //! Files to a bucket, and the end of old files.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rtad_core::backoff::Backoff;
 use rtad_core::error_chain::error_chain;
-use rtad_log::folder::closed;
+use rtad_log::folder::{closed, origin_of};
 use rtad_log::read::LogReader;
 use rtad_store::folder::{Folder, FolderFile};
 
@@ -22,6 +23,9 @@ const MOST_UPLOAD: Duration = Duration::from_secs(300);
 const MAX_PAUSE_SECONDS: u32 = 60;
 /// Interval of the search for old files.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(600);
+/// After a gap longer than `log.retention`, the log goes on for this time, or for a quarter of the
+/// retention, before older files are deleted: the gap may be one of this host's clock.
+const MOST_TRIAL: Duration = Duration::from_secs(86_400);
 
 /// Uploads and deletes files on a thread of its own.
 pub struct Uploads {
@@ -146,6 +150,7 @@ impl Uploads {
     fn within_spool(&self, spool: &Path) -> Result<Vec<PathBuf>, String> {
         let io = |error: std::io::Error| error.to_string();
         let mut files = closed(spool).map_err(io)?;
+        files.retain(|file| origin_of(&file.to_string_lossy()).is_some());
         let mut sizes = Vec::with_capacity(files.len());
         let mut oldest = Duration::ZERO;
         for file in &files {
@@ -194,39 +199,102 @@ impl Uploads {
             .list()
             .await
             .map_err(|error| error_chain(&error))?;
-        let now = SystemTime::now();
-        for file in surplus(files, now, self.retention, self.max_size) {
+        let surplus = Surplus::of(files, SystemTime::now(), self.retention, self.max_size);
+        if surplus.held > 0 {
+            tracing::warn!(
+                files = surplus.held,
+                "decision log: old files are not deleted yet: the newest files of the folder and \
+                 this host's clock are further apart than log.retention"
+            );
+        }
+
+        let mut bytes = 0;
+        for file in &surplus.files {
             self.folder
                 .delete(&file.path)
                 .await
                 .map_err(|error| error_chain(&error))?;
             self.metrics.deleted();
+            bytes += file.bytes;
+        }
+        if bytes > 0 {
+            let files = surplus.files.len();
+            tracing::info!(files, bytes, "decision log: old files deleted");
         }
         Ok(())
     }
 }
 
-/// The files of a log that are too old, or over the size of all, the oldest first. Other files in
-/// the folder are left alone.
-fn surplus(
-    mut files: Vec<FolderFile>,
-    now: SystemTime,
-    retention: Duration,
-    max_size: u64,
-) -> Vec<FolderFile> {
-    files.retain(|file| file.path.starts_with("day=") && file.path.ends_with(".parquet"));
-    files.sort_unstable_by_key(|file| file.modified);
+/// Files of a log that are to be deleted. The newest file of each pod never is.
+struct Surplus {
+    /// Those that are too old, and the oldest of those over the size of all.
+    files: Vec<FolderFile>,
+    /// How many are too old by a clock that may be wrong.
+    held: usize,
+}
 
-    let mut total: u64 = files.iter().map(|file| file.bytes).sum();
-    let mut surplus = Vec::new();
+/// A file with a name of the log.
+struct NamedFile {
+    file: FolderFile,
+    began: SystemTime,
+    is_newest: bool,
+}
+
+impl Surplus {
+    fn of(files: Vec<FolderFile>, now: SystemTime, retention: Duration, max_size: u64) -> Self {
+        let files = named(files);
+        let trial = MOST_TRIAL.min(retention / 4);
+        let age = |time: SystemTime| now.duration_since(time).unwrap_or_default();
+        // The time of the change is by the clock of the bucket.
+        let written = files.iter().map(|it| age(it.began.min(it.file.modified)));
+        let longest = written.filter(|age| *age < retention).max();
+        let is_on_trial = longest.is_none_or(|age| age < trial);
+
+        let mut total: u64 = files.iter().map(|it| it.file.bytes).sum();
+        let mut surplus = Self {
+            files: Vec::new(),
+            held: 0,
+        };
+        for NamedFile {
+            file,
+            began,
+            is_newest,
+        } in files
+        {
+            let is_old = age(began) >= retention;
+            if is_newest {
+                continue;
+            }
+            if total > max_size || is_old && !is_on_trial {
+                total -= file.bytes;
+                surplus.files.push(file);
+            } else if is_old {
+                surplus.held += 1;
+            }
+        }
+        surplus
+    }
+}
+
+/// The files with names of the log, the oldest first. All others in the folder are left alone.
+fn named(files: Vec<FolderFile>) -> Vec<NamedFile> {
+    let mut newest = HashMap::new();
+    let mut named = Vec::with_capacity(files.len());
     for file in files {
-        let age = now.duration_since(file.modified).unwrap_or_default();
-        if age >= retention || total > max_size {
-            total -= file.bytes;
-            surplus.push(file);
+        if let Some(origin) = origin_of(&file.path) {
+            let last = newest.entry(origin.pod.clone()).or_insert(origin.began);
+            *last = origin.began.max(*last);
+            named.push((file, origin));
         }
     }
-    surplus
+
+    named.sort_unstable_by_key(|(_, origin)| origin.began);
+    let named = named.into_iter().map(|(file, origin)| NamedFile {
+        file,
+        began: origin.began,
+        is_newest: newest[&origin.pod] == origin.began,
+    });
+    named.collect()
 }
 
 #[cfg(test)]
@@ -234,36 +302,65 @@ mod tests {
     use super::*;
     use crate::telemetry::Telemetry;
 
+    /// The path of a file that a pod began hours ago.
+    fn path_of(pod: &str, hours: u64) -> String {
+        let began = SystemTime::now() - Duration::from_secs(3600 * hours);
+        let path = rtad_log::folder::path_of(pod, began, 1);
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn file(path: String, hours: u64) -> FolderFile {
+        FolderFile {
+            path,
+            bytes: 10,
+            modified: SystemTime::now() - Duration::from_secs(3600 * hours),
+        }
+    }
+
+    /// Indices of the files of pod `a`, by hours, that are surplus, and the number of held ones.
+    fn surplus(files: &[FolderFile], retention: u64, max_size: u64) -> (Vec<usize>, usize) {
+        let retention = Duration::from_secs(3600 * retention);
+        let surplus = Surplus::of(files.to_vec(), SystemTime::now(), retention, max_size);
+        let index = |file: &FolderFile| files.iter().position(|it| it == file).unwrap();
+        (surplus.files.iter().map(index).collect(), surplus.held)
+    }
+
     #[test]
     fn old_files_and_those_over_the_size_are_surplus() {
-        let now = SystemTime::now();
-        let hours = |hours: u64| now - Duration::from_secs(3600 * hours);
-        let file = |path: &str, age| FolderFile {
-            path: path.to_owned(),
-            bytes: 10,
-            modified: hours(age),
-        };
-        let files = || {
-            vec![
-                file("day=2026-11-26/a.parquet", 1),
-                file("day=2026-11-24/a.parquet", 50),
-                file("day=2026-11-25/a.parquet", 20),
-                file("reports/a.parquet", 900),
-                file("day=2026-11-24/a.txt", 900),
-            ]
-        };
-        let found = |retention: u64, size| {
-            let surplus = surplus(files(), now, Duration::from_secs(3600 * retention), size);
-            surplus
-                .into_iter()
-                .map(|file| file.path)
-                .collect::<Vec<_>>()
-        };
-        let rows = ["24", "25", "26"].map(|day| format!("day=2026-11-{day}/a.parquet"));
-        assert_eq!(found(100, 30), Vec::<String>::new());
-        assert_eq!(found(24, 30), rows[..1]);
-        assert_eq!(found(100, 15), rows[..2]);
-        assert_eq!(found(100, 9), rows);
+        let mut files = [50, 20, 1].map(|age| file(path_of("a", age), age)).to_vec();
+        for path in [
+            "reports/a.parquet",
+            "day=2026-09-01/part-00000-spark.parquet",
+        ] {
+            files.push(file(path.to_owned(), 900));
+        }
+        assert_eq!(surplus(&files, 100, 30), (vec![], 0));
+        assert_eq!(surplus(&files, 24, 30), (vec![0], 0));
+        assert_eq!(surplus(&files, 100, 15), (vec![0, 1], 0));
+        assert_eq!(surplus(&files, 100, 9), (vec![0, 1], 0), "never the newest");
+        // Copied or restored: the name counts.
+        files[0].modified = SystemTime::now();
+        assert_eq!(surplus(&files, 24, 30), (vec![0], 0));
+        // The newest file of another pod.
+        files[0] = file(path_of("b", 50), 50);
+        assert_eq!(surplus(&files, 24, 30), (vec![], 0));
+    }
+
+    /// As to a pod whose clock is ahead, or to the first one after a long break.
+    #[test]
+    fn nothing_is_deleted_by_a_clock_that_is_ahead_of_the_files() {
+        let mut files: Vec<_> = [60, 50, 40]
+            .map(|age| file(path_of("a", age), age))
+            .to_vec();
+        assert_eq!(surplus(&files, 24, 100), (vec![], 2));
+        // The pod's own file, in the bucket by the true time, then by a wrong one.
+        files.push(file(path_of("b", 10), 45));
+        assert_eq!(surplus(&files, 24, 100), (vec![], 2));
+        files[3] = file(path_of("b", 1), 1);
+        assert_eq!(surplus(&files, 24, 100), (vec![], 2));
+        // The log has gone on for a quarter of the retention.
+        files.push(file(path_of("b", 7), 7));
+        assert_eq!(surplus(&files, 24, 100), (vec![0, 1], 0));
     }
 
     fn uploads(to: &Path, spool: &Path, max_spool: u64, telemetry: &Telemetry) -> Uploads {
@@ -302,20 +399,23 @@ mod tests {
             let value = text.lines().find_map(|line| line.strip_prefix(name));
             value.unwrap().trim().parse::<f64>().unwrap()
         };
+        let [first, second, third] = [30, 20, 10].map(|hours| path_of("a", hours));
+        let foreign = spool.path().join("day=2026-11-26/a.parquet");
+        std::fs::create_dir_all(foreign.parent().unwrap()).unwrap();
+        std::fs::write(&foreign, "not a file of the log").unwrap();
         for (name, age, lag, left) in [
-            ("a", 30, 30.0, "a"),
-            ("b", 20, 30.0, "ab"),
-            ("c", 60, 60.0, "bc"),
+            (&first, 30, 30.0, vec![&first]),
+            (&second, 20, 30.0, vec![&first, &second]),
+            (&third, 60, 60.0, vec![&second, &third]),
         ] {
-            written(&format!("day=2026-11-26/{name}.parquet"), age);
+            written(name, age);
             uploads.upload().unwrap_err();
-            let expected = left
-                .chars()
-                .map(|name| format!("day=2026-11-26/{name}.parquet"));
-            let expected: Vec<_> = expected.map(PathBuf::from).collect();
+            let mut expected: Vec<_> = left.iter().map(PathBuf::from).collect();
+            expected.push("day=2026-11-26/a.parquet".into());
+            expected.sort_unstable();
             assert_eq!(closed(spool.path()).unwrap(), expected);
             assert!(gauge("rtad_log_upload_lag_seconds") >= lag, "{name}");
-            let waiting = format!("rtad_log_waiting_files {}\n", expected.len());
+            let waiting = format!("rtad_log_waiting_files {}\n", left.len());
             assert!(telemetry.render().contains(&waiting), "{name}");
         }
     }
@@ -325,11 +425,12 @@ mod tests {
     fn unreadable_file_holds_up_no_other() {
         let (to, spool) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let uploads = uploads(to.path(), spool.path(), u64::MAX, &Telemetry::default());
-        let day = spool.path().join("day=2026-11-26");
-        std::fs::create_dir_all(day.join("a.parquet")).unwrap();
-        std::fs::write(day.join("b.parquet"), "rows").unwrap();
+        let [unreadable, readable] = [30, 20].map(|hours| path_of("a", hours));
+        std::fs::create_dir_all(spool.path().join(&unreadable)).unwrap();
+        std::fs::create_dir_all(spool.path().join(&readable).parent().unwrap()).unwrap();
+        std::fs::write(spool.path().join(&readable), "rows").unwrap();
         assert!(!uploads.upload().unwrap());
-        assert!(to.path().join("day=2026-11-26/b.parquet").exists());
-        assert!(uploads.upload().unwrap_err().contains("a.parquet"));
+        assert!(to.path().join(&readable).exists());
+        assert!(uploads.upload().unwrap_err().contains(&unreadable));
     }
 }

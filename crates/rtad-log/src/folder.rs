@@ -25,6 +25,15 @@ pub struct Remains {
     pub bytes: u64,
 }
 
+/// What the name of a file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileOrigin {
+    /// The pod, as names of files have it.
+    pub pod: String,
+    /// When the file was begun, by the clock of the pod.
+    pub began: SystemTime,
+}
+
 /// The path of a file of this pod below the folder, in the UTC day of its beginning. `random` keeps
 /// apart files of one name after a clock was set back.
 pub fn path_of(pod: &str, began: SystemTime, random: u32) -> PathBuf {
@@ -38,6 +47,23 @@ pub fn path_of(pod: &str, began: SystemTime, random: u32) -> PathBuf {
         "day={day}/{}-{micros}-{random:08x}.{CLOSED}",
         in_names(pod)
     ))
+}
+
+/// The pod and the beginning of a file, by its path below the folder; `None` for every file that
+/// [`path_of`] did not name.
+pub fn origin_of(path: &str) -> Option<FileOrigin> {
+    let (_, name) = path.split_once('/')?;
+    let mut parts = name
+        .strip_suffix(CLOSED)?
+        .strip_suffix('.')?
+        .rsplitn(3, '-');
+    let random = u32::from_str_radix(parts.next()?, 16).ok()?;
+    let micros = Duration::from_micros(parts.next()?.parse().ok()?);
+    let pod = parts.next()?.to_owned();
+    let began = SystemTime::UNIX_EPOCH.checked_add(micros)?;
+
+    let is_ours = path_of(&pod, began, random) == Path::new(path);
+    is_ours.then_some(FileOrigin { pod, began })
 }
 
 /// The name of a pod in names of files.
@@ -58,8 +84,9 @@ pub fn closed(root: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Removes files of killed processes, which cannot be read: those of this pod that were not written
-/// to for a time, and those of others after three hours, as their `max_age` may be longer. The file
-/// that the caller writes to is kept: after a jump of the clock it looks old.
+/// to for a time, and those of others after three hours, as their `max_age` may be longer. The time
+/// is that up to the newest file of the folder: the clock of this host may be wrong. The file that
+/// the caller writes to is kept.
 ///
 /// # Errors
 ///
@@ -71,23 +98,29 @@ pub fn remove_remains(
     written: Option<&LogFile>,
 ) -> io::Result<Remains> {
     let written = written.map(|file| open_name(file.path()));
-    let own_start = format!(".{}-", in_names(pod));
+    let pod = in_names(pod);
+    let files = files(root)?;
+    let newest = files.iter().filter_map(|file| modified(&root.join(file)));
+    let Some(newest) = newest.max() else {
+        return Ok(Remains::default());
+    };
+
     let mut remains = Remains::default();
-    for file in files(root)? {
-        if file.extension().is_none_or(|extension| extension != OPEN) {
+    for file in files {
+        let Some(origin) = origin_of_open(&file) else {
             continue;
-        }
+        };
         let file = root.join(file);
         if written.as_ref() == Some(&file) {
             continue;
         }
 
-        // The time and the number of a file of this pod. The name of another may begin alike.
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let rest = name.strip_prefix(&own_start);
-        let is_own = rest.is_some_and(|rest| rest.split('-').count() == 2);
-        let limit = if is_own { unwritten } else { OTHERS_UNWRITTEN };
-        match remove_if_older(&file, limit) {
+        let limit = if origin.pod == pod {
+            unwritten
+        } else {
+            OTHERS_UNWRITTEN
+        };
+        match remove_if_older(&file, newest, limit) {
             Ok(None) => {}
             Ok(Some(bytes)) => {
                 remains.files += 1;
@@ -101,10 +134,23 @@ pub fn remove_remains(
     Ok(remains)
 }
 
-/// Removes a file that was not written to for this time. Returns its bytes.
-fn remove_if_older(file: &Path, limit: Duration) -> io::Result<Option<u64>> {
+/// [`origin_of`] of a file that is written, by its hidden name.
+fn origin_of_open(path: &Path) -> Option<FileOrigin> {
+    let name = path.file_name()?.to_str()?;
+    let name = name.strip_prefix('.')?.strip_suffix(OPEN)?;
+    origin_of(path.with_file_name(name.strip_suffix('.')?).to_str()?)
+}
+
+/// The time of the last change of a file; `None` if it is gone.
+fn modified(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).ok()?.modified().ok()
+}
+
+/// Removes a file that was not written to for this time before `newest`. Returns its bytes.
+fn remove_if_older(file: &Path, newest: SystemTime, limit: Duration) -> io::Result<Option<u64>> {
     let found = fs::metadata(file)?;
-    if found.modified()?.elapsed().is_ok_and(|age| age >= limit) {
+    let age = newest.duration_since(found.modified()?);
+    if age.is_ok_and(|age| age >= limit) {
         fs::remove_file(file)?;
         return Ok(Some(found.len()));
     }

@@ -9,7 +9,7 @@ use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use rtad_core::device::DeviceKey;
 use smallvec::smallvec;
 
-use crate::folder::{Remains, closed, path_of, remove_remains};
+use crate::folder::{Remains, closed, origin_of, path_of, remove_remains};
 use crate::read::{LogReadError, LogReader};
 use crate::record::{TooLarge, UnnamedDevice, encode_end, encode_facts};
 use crate::row::{
@@ -342,12 +342,37 @@ fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
     file.set_modified(SystemTime::now() - Duration::from_secs(3600))
         .unwrap();
     assert_eq!(remove(Duration::ZERO), Remains::default());
-    file.set_modified(SystemTime::now() - Duration::from_secs(3 * 3600))
+    file.set_modified(SystemTime::now() - Duration::from_secs(3 * 3600 + 60))
         .unwrap();
     assert_eq!(remove(Duration::ZERO).files, 1);
+    let foreign = others.with_file_name(".spark.parquet.open");
+    let file = fs::File::create(&foreign).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(remove(Duration::ZERO), Remains::default());
     drop(written);
     assert_eq!(closed(root).unwrap(), [path_of_other(&name)]);
     assert!(closed(&root.join("none")).unwrap().is_empty());
+}
+
+#[test]
+fn origin_is_that_of_names_of_the_log_alone() {
+    let began = SystemTime::UNIX_EPOCH + Duration::from_micros(1_764_000_000_123_456);
+    for pod in ["rtad-0", "a", "host.example.com"] {
+        let path = path_of(pod, began, 0xabc);
+        let origin = origin_of(path.to_str().unwrap()).unwrap();
+        assert_eq!((origin.pod.as_str(), origin.began), (pod, began));
+    }
+    for foreign in [
+        "day=2026-09-01/part-00000-spark.parquet",
+        "day=2026-09-01/part-00000-0000abcd.parquet",
+        "day=2025-11-25/rtad-0-1764000000123456-00000abc.parquet",
+        "day=2025-11-24/rtad-0-1764000000123456-abc.parquet",
+        "day=2025-11-24/rtad-0-1764000000123456-00000abc.txt",
+        "hour=1/rtad-0-1764000000123456-00000abc.parquet",
+        "rtad-0-1764000000123456-00000abc.parquet",
+    ] {
+        assert_eq!(origin_of(foreign), None, "{foreign}");
+    }
 }
 
 fn path_of_other(path: &Path) -> std::path::PathBuf {

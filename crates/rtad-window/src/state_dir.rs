@@ -1,5 +1,6 @@
 //! A window's directory, locked but not read yet: its owner may put a checkpoint into it first.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -191,11 +192,19 @@ fn lock_dir(dir: &Path) -> Result<FileLock, OpenError> {
 fn remove_temporary(dir: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "tmp") {
+        if path.file_name().is_some_and(is_temporary) {
             std::fs::remove_file(path)?;
         }
     }
     Ok(())
+}
+
+/// Whether the name is that of a file which gets another name once it is whole.
+fn is_temporary(name: &OsStr) -> bool {
+    let stem = name.to_str().and_then(|name| name.strip_suffix(".tmp"));
+    stem.is_some_and(|stem| {
+        ["checkpoint", "download", "CLAIMS"].contains(&stem) || stem.starts_with("log-")
+    })
 }
 
 #[cfg(test)]

@@ -31,14 +31,21 @@ pub fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust)
             continue;
         };
         match name.rsplit_once('.') {
-            Some((digest, "chunk")) => chunks.push((digest.to_owned(), path)),
+            Some((digest, "chunk")) if is_hex(digest, 64) => chunks.push((digest.to_owned(), path)),
             Some((digest, "delta")) if deltas.contains(digest) => {}
             Some((delta, "minisig"))
                 if delta
                     .strip_suffix(".delta")
                     .is_some_and(|digest| deltas.contains(digest)) => {}
-            Some((delta, "minisig")) if delta.ends_with(".delta") => removed_when_old.push(path),
-            Some((_, "tmp" | "delta")) => removed_when_old.push(path),
+            Some((delta, "minisig"))
+                if delta
+                    .strip_suffix(".delta")
+                    .is_some_and(|digest| is_hex(digest, 64)) =>
+            {
+                removed_when_old.push(path);
+            }
+            Some((random, "tmp")) if is_hex(random, 16) => removed_when_old.push(path),
+            Some((digest, "delta")) if is_hex(digest, 64) => removed_when_old.push(path),
             Some((manifest, "minisig")) => {
                 let generation = manifest
                     .strip_suffix(".json")
@@ -101,6 +108,11 @@ pub fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust)
         }
     }
     Ok(())
+}
+
+/// Whether it is the part of a name that the cache makes of a digest or a random number.
+fn is_hex(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn names_of(manifest: &Manifest) -> impl Iterator<Item = String> {

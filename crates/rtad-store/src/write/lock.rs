@@ -7,6 +7,7 @@
 //! The kernel releases the locks of a killed process. Object stores use conditional puts
 //! (`write/put.rs`) and a gc mark (`write/gc.rs`) instead.
 
+use std::ffi::OsStr;
 use std::fs::{OpenOptions, TryLockError};
 use std::io;
 use std::path::Path as FilePath;
@@ -260,9 +261,7 @@ fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<T
         };
         for entry in entries {
             let entry = entry?;
-            // object_store stages a write as the final name, '#' and a number. No final name has a
-            // '#'.
-            if entry.file_name().as_encoded_bytes().contains(&b'#') {
+            if is_staged(&entry.file_name()) {
                 std::fs::remove_file(entry.path())?;
             }
         }
@@ -291,3 +290,20 @@ mod tests {
         assert!(matches!(tried(), Try::Taken(_)));
     }
 }
+/// Whether a file has the name under which object_store stages a write: the final name, '#' and a
+/// number. No final name has a '#'.
+fn is_staged(name: &OsStr) -> bool {
+    let parts = name.to_str().and_then(|name| name.split_once('#'));
+    parts.is_some_and(|(name, number)| !name.is_empty() && number.parse::<u64>().is_ok())
+}
+
+    #[test]
+    fn only_staged_writes_are_swept() {
+        for name in ["CURRENT#1", "12.json#0"] {
+            assert!(is_staged(name.as_ref()), "{name}");
+        }
+        for name in ["CURRENT", "#CURRENT#", "notes#old", "#1"] {
+            assert!(!is_staged(name.as_ref()), "{name}");
+        }
+    }
+
