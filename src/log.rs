@@ -25,5 +25,4 @@ pub use facts::{Decided, LoggedRequest};
 pub use tap::{LogTap, LoggedAnswer, PendingRow};
 pub use thread::DecisionLog;
 
-/// The platform of requests to `/v1/decide` in the log.
-pub const API: &str = "api";
+pub use crate::platform::API;

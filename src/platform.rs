@@ -43,7 +43,7 @@ pub use adapter::{Adapter, Admission, Kind, Request, RequestHead};
 pub use bid_values::StrategyValues;
 pub use custom::Custom;
 pub use failure::{Failure, ReadError};
-pub use ids::{IdReader, Keys, MAX_IDS, MAX_READ_IDS};
+pub use ids::{API, IdCounts, IdReader, Keys, MAX_IDS, MAX_READ_IDS};
 pub use ocean::Ocean;
 pub use read::{Asked, AskedList, Id, IdIndex, Known, Note, Purpose, Read, SkippedId, StrategyIds};
 pub use respond::{Answered, Platform};

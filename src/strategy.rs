@@ -364,6 +364,23 @@ impl Strategy {
         decision
     }
 
+    /// Whether a request can get this decision, with a cap or without. Leases of a cap count as
+    /// one.
+    pub fn can_decide(&self, outcome: Outcome, reason: Reason, has_cap: bool) -> bool {
+        let is_bid = outcome == Outcome::Bid;
+        let is_by_exclude = self.rule.is_none() || !self.exclude.is_empty();
+        match reason {
+            Reason::Member => !is_bid && !self.exclude.is_empty(),
+            Reason::NotMember => is_bid && is_by_exclude,
+            Reason::NoDevice => outcome == self.no_device,
+            Reason::Unavailable => outcome == self.unavailable,
+            Reason::Capped | Reason::NoLease => !is_bid && has_cap,
+            Reason::Rule => self.rule.is_some() && !(is_bid && is_by_exclude),
+            Reason::Bucket => !self.experiments.is_empty() && !(is_bid && is_by_exclude),
+            Reason::NotScheduled => !is_bid && self.schedule.is_some(),
+        }
+    }
+
     /// The numbers of a decision's value.
     pub fn value_of(&self, decision: Decision) -> Option<&BidValue> {
         decision

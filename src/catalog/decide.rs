@@ -223,10 +223,14 @@ impl Catalog {
         let mut keys = RequestKeys::new(!experiments.is_empty());
         let doubtful = |id: &Id<'_>, found, _| {
             if found == IdResult::Doubtful {
-                reader.doubtful(id.field);
+                served.ids.count_doubtful(id.field);
             }
         };
-        keys.add(read, |field, id| reader.key(field, id), doubtful);
+        keys.add(
+            read,
+            |field, id| served.ids.counted(reader, field, id),
+            doubtful,
+        );
         let too_many = keys.has_too_many_ids().then_some(Failure::TooManyIds);
         for failure in read.observed.into_iter().chain(too_many) {
             served.count_failure(failure);

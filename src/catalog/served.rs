@@ -11,7 +11,7 @@ use super::caps::ServedCaps;
 use super::experiments::ServedExperiments;
 use super::served_strategy::ServedStrategy;
 use crate::cap::Cap;
-use crate::platform::{Access, Failure, Platform, Verdicts};
+use crate::platform::{Access, Failure, IdCounts, Platform, Verdicts};
 use crate::strategy::{
     Attributes, Decision, Experiment, Membership, Reason, Strategy, Tier, ValueEntry,
 };
@@ -65,6 +65,13 @@ pub struct ApiAccess {
     pub tokens: Access,
 }
 
+impl ApiAccess {
+    /// Whether the routes are served beside these platforms.
+    fn is_served(&self, platforms: &[ServedPlatform]) -> bool {
+        self.is_public || !self.tokens.is_open() || platforms.is_empty()
+    }
+}
+
 /// A platform and its counters.
 #[derive(Debug)]
 pub struct ServedPlatform {
@@ -75,21 +82,32 @@ pub struct ServedPlatform {
     /// One per strategy of the catalog; `None` for those that the platform does not map.
     decisions: Vec<Option<DecisionCounters>>,
     failures: [PlainCounter; Failure::ALL.len()],
+    /// Counters of its ids.
+    pub(super) ids: IdCounts,
 }
 
 impl ServedPlatform {
-    fn new(platform: Arc<Platform>, strategies: &[Strategy], telemetry: &Telemetry) -> Self {
+    fn new(
+        platform: Arc<Platform>,
+        strategies: &[Strategy],
+        caps: &[Option<Arc<Cap>>],
+        telemetry: &Telemetry,
+    ) -> Self {
         let mut decisions = vec![None; strategies.len()];
         for index in platform.strategies() {
-            let Strategy {
-                name, is_shadow, ..
-            } = &strategies[index];
-            decisions[index] = Some(telemetry.decisions(&platform.name, name, *is_shadow));
+            let (strategy, has_cap) = (&strategies[index], caps[index].is_some());
+            decisions[index] = Some(telemetry.decisions(
+                &platform.name,
+                &strategy.name,
+                strategy.is_shadow,
+                |outcome, reason| strategy.can_decide(outcome, reason, has_cap),
+            ));
         }
         let failures =
             telemetry.platform_failures(&platform.name, Failure::ALL.map(Failure::as_str));
         Self {
             route: telemetry.platform_route(&platform.name),
+            ids: IdCounts::new(telemetry, &platform.name),
             platform,
             decisions,
             failures,
@@ -145,10 +163,14 @@ impl Catalog {
         let experiments = ServedExperiments::new(experiments, &strategies, telemetry);
         caps.resize(strategies.len(), None);
 
-        let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
-        let platforms = platforms.into_iter().map(served).collect();
-        let served = |strategy| ServedStrategy::new(strategy, &audiences, telemetry);
-        let strategies = strategies.into_iter().map(served).collect();
+        let served = |platform| ServedPlatform::new(platform, &strategies, &caps, telemetry);
+        let platforms: Arc<[ServedPlatform]> = platforms.into_iter().map(served).collect();
+        let has_api = api.is_served(&platforms);
+        let served = |(index, strategy): (usize, Strategy)| {
+            let has_cap = caps[index].is_some();
+            ServedStrategy::new(strategy, &audiences, has_api, has_cap, telemetry)
+        };
+        let strategies = strategies.into_iter().enumerate().map(served).collect();
 
         Self {
             has_shadow,
@@ -171,7 +193,7 @@ impl Catalog {
     /// Returns true if the decision port serves the `/v1` routes: they are public, need a token, or
     /// no platform is configured.
     pub fn has_api(&self) -> bool {
-        self.api.is_public || !self.api.tokens.is_open() || self.platforms.is_empty()
+        self.api.is_served(&self.platforms)
     }
 
     /// Returns true if these headers give access to the `/v1` routes.

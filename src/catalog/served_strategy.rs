@@ -1,6 +1,7 @@
 //! A strategy of the catalog, and its counters.
 
 use super::audience::Audience;
+use crate::platform::API;
 use crate::strategy::{Decision, Strategy, ValueEntry};
 use crate::telemetry::{DecisionCounters, PlainCounter, Telemetry};
 
@@ -17,7 +18,13 @@ pub(super) struct ServedStrategy {
 }
 
 impl ServedStrategy {
-    pub fn new(strategy: Strategy, audiences: &[Audience], telemetry: &Telemetry) -> Self {
+    pub fn new(
+        strategy: Strategy,
+        audiences: &[Audience],
+        has_api: bool,
+        has_cap: bool,
+        telemetry: &Telemetry,
+    ) -> Self {
         let value = |(row, entry): (usize, &ValueEntry)| {
             let audience = entry.audience.map(|index| audiences[index].name.as_str());
             let tiers = entry.tiers.map(|tiers| tiers.to_string());
@@ -25,7 +32,12 @@ impl ServedStrategy {
         };
         Self {
             is_per_request: strategy.is_per_request(),
-            decisions: telemetry.decisions("api", &strategy.name, strategy.is_shadow),
+            decisions: telemetry.decisions(
+                API,
+                &strategy.name,
+                strategy.is_shadow,
+                |outcome, reason| has_api && strategy.can_decide(outcome, reason, has_cap),
+            ),
             values: strategy.values.iter().enumerate().map(value).collect(),
             strategy,
         }

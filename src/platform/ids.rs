@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::strategy::Attribute;
 use crate::telemetry::{IdCounters, Telemetry};
 use rtad_core::device::{DeviceKey, IdField, IdKind, KeyMaker, Unusable};
 
@@ -15,15 +16,70 @@ pub const MAX_READ_IDS: usize = 1024;
 /// Strategies or ads that one request may name. Each is looked up, and has a part of the answer.
 pub(super) const MAX_ASKED: usize = 1024;
 
+/// The platform of rtad's own routes, in metrics and in the log.
+pub const API: &str = "api";
+
 /// The keys of a device's usable ids, each once.
 pub type Keys = ArrayVec<DeviceKey, MAX_IDS>;
 
-/// Reads ids into keys, and counts the results.
+/// Counters of the ids of a platform, or of rtad's own routes.
+#[derive(Debug)]
+pub struct IdCounts {
+    /// By index of the field. A field of raw ids has the index of its kind.
+    fields: [IdCounters; IdField::ALL.len()],
+    /// Operating systems that are not known, beside the ids.
+    os: IdCounters,
+}
+
+impl IdCounts {
+    /// The counters of a platform.
+    pub fn new(telemetry: &Telemetry, platform: &str) -> Self {
+        Self {
+            fields: IdField::ALL.map(|field| telemetry.ids(platform, field.as_str())),
+            os: telemetry.ids(platform, Attribute::Os.as_str()),
+        }
+    }
+
+    /// Counts an id of this field.
+    #[inline]
+    fn count<T>(&self, field: IdField, id: &Result<T, Unusable>) {
+        self.fields[field.index()].count(id);
+    }
+
+    /// The key of an id in this field, counted here and not by the reader.
+    ///
+    /// # Errors
+    ///
+    /// Why the id has no key.
+    #[inline]
+    pub fn counted(
+        &self,
+        reader: &IdReader,
+        field: IdField,
+        id: &[u8],
+    ) -> Result<DeviceKey, Unusable> {
+        let key = reader.key_uncounted(field, id);
+        self.count(field, &key);
+        key
+    }
+
+    /// Counts an id that the platform marks as unreliable.
+    #[inline]
+    pub fn count_doubtful(&self, field: IdField) {
+        self.fields[field.index()].count_doubtful();
+    }
+
+    /// Counts an operating system that is not known.
+    pub fn count_unknown_os(&self) {
+        self.os.add(0, 0, 1);
+    }
+}
+
+/// Reads ids into keys, and counts those of rtad's own routes.
 #[derive(Debug)]
 pub struct IdReader {
     keys: KeyMaker,
-    /// By index of the field. A field of raw ids has the index of its kind.
-    counters: [IdCounters; IdField::ALL.len()],
+    counts: IdCounts,
 }
 
 impl IdReader {
@@ -31,7 +87,7 @@ impl IdReader {
     pub fn new(keys: KeyMaker, telemetry: &Telemetry) -> Self {
         Self {
             keys,
-            counters: IdField::ALL.map(|field| telemetry.ids(field.as_str())),
+            counts: IdCounts::new(telemetry, API),
         }
     }
 
@@ -43,7 +99,7 @@ impl IdReader {
     #[inline]
     pub fn key(&self, field: IdField, id: &[u8]) -> Result<DeviceKey, Unusable> {
         let key = self.keys.key(field.kind(), id);
-        self.counters[field.index()].count(&key);
+        self.counts.count(field, &key);
         key
     }
 
@@ -55,7 +111,7 @@ impl IdReader {
     #[inline]
     pub fn key_of_kind(&self, kind: IdKind, id: &[u8]) -> Result<DeviceKey, Unusable> {
         let key = self.keys.key(kind, id);
-        self.counters[kind as usize].count(&key);
+        self.counts.fields[kind as usize].count(&key);
         key
     }
 
@@ -77,7 +133,7 @@ impl IdReader {
             }
             each(result.is_ok());
         });
-        self.counters[kind as usize].add(usable, blank, malformed);
+        self.counts.fields[kind as usize].add(usable, blank, malformed);
     }
 
     /// Counts keys given as their 16 bytes, and calls `blank` with the index of each key of a blank
@@ -90,13 +146,12 @@ impl IdReader {
                 blank(index);
             }
         }
-        self.counters[IdKind::Md5 as usize].add(keys.len() as u64 - blanks, blanks, 0);
+        self.counts.fields[IdKind::Md5 as usize].add(keys.len() as u64 - blanks, blanks, 0);
     }
 
-    /// Counts an id that the platform marks as unreliable.
-    #[inline]
-    pub fn doubtful(&self, field: IdField) {
-        self.counters[field.index()].count_doubtful();
+    /// Counts an operating system that is not known.
+    pub fn unknown_os(&self) {
+        self.counts.count_unknown_os();
     }
 
     /// The key of an id, without counting it.

@@ -48,30 +48,48 @@ const RESULTS: [&str; 4] = [
 
 /// Counters of one strategy's decisions under one platform's name.
 #[derive(Debug, Clone)]
-pub struct DecisionCounters(Counts<DECISIONS>);
+pub struct DecisionCounters {
+    counted: ShardedCounter<DECISIONS>,
+    /// Whether a decision can occur: it has a series before its first one.
+    can_occur: [bool; DECISIONS],
+}
+
+impl Default for DecisionCounters {
+    fn default() -> Self {
+        Self {
+            counted: ShardedCounter::default(),
+            can_occur: [false; DECISIONS],
+        }
+    }
+}
 
 impl DecisionCounters {
-    /// `counter` gets the values of the labels `decision` and `reason`.
-    pub(super) fn new(counter: impl Fn(&str, &str) -> Counter) -> Self {
-        Self(Counts::new(std::array::from_fn(|index| {
-            counter(
-                OUTCOMES[index / REASONS].as_str(),
-                Reason::ALL[index % REASONS].as_str(),
-            )
-        })))
+    /// Adds the decisions that can occur.
+    pub(super) fn allow(&mut self, can_occur: impl Fn(Outcome, Reason) -> bool) {
+        for (index, known) in self.can_occur.iter_mut().enumerate() {
+            *known |= can_occur(OUTCOMES[index / REASONS], Reason::ALL[index % REASONS]);
+        }
     }
 
     /// Counts a decision.
     #[inline]
     pub fn count(&self, decision: Decision) {
-        self.0.counted.add(
+        self.counted.add(
             decision.outcome as usize * REASONS + decision.reason as usize,
             1,
         );
     }
 
-    pub(super) fn publish(&self) {
-        self.0.publish();
+    /// `counter` gets the values of the labels `decision` and `reason`.
+    pub(super) fn publish(&self, counter: impl Fn(&'static str, &'static str) -> Counter) {
+        for (index, can_occur) in self.can_occur.iter().enumerate() {
+            let count = self.counted.sum(index);
+            if *can_occur || count > 0 {
+                let outcome = OUTCOMES[index / REASONS].as_str();
+                let reason = Reason::ALL[index % REASONS].as_str();
+                counter(outcome, reason).absolute(count);
+            }
+        }
     }
 }
 
@@ -118,16 +136,12 @@ impl PlainCounter {
     }
 }
 
-/// Counters of the ids of one kind, by result.
-#[derive(Debug, Clone)]
-pub struct IdCounters(Counts<4>);
+/// Counters of the ids of one kind, by result. A result has a series once it has occurred: a
+/// platform sends few kinds.
+#[derive(Debug, Clone, Default)]
+pub struct IdCounters(ShardedCounter<4>);
 
 impl IdCounters {
-    /// `counter` gets the value of the label `result`.
-    pub(super) fn new(counter: impl Fn(&str) -> Counter) -> Self {
-        Self(Counts::new(RESULTS.map(counter)))
-    }
-
     /// Counts one id.
     #[inline]
     pub fn count<T>(&self, id: &Result<T, Unusable>) {
@@ -136,23 +150,29 @@ impl IdCounters {
             Err(Unusable::Blank) => BLANK,
             Err(Unusable::Malformed) => MALFORMED,
         };
-        self.0.counted.add(result, 1);
+        self.0.add(result, 1);
     }
 
     /// Counts the ids of a batch.
     pub fn add(&self, usable: u64, blank: u64, malformed: u64) {
         for (result, count) in [(USABLE, usable), (BLANK, blank), (MALFORMED, malformed)] {
-            self.0.counted.add(result, count);
+            self.0.add(result, count);
         }
     }
 
     /// Counts one that its sender marks as doubtful.
     #[inline]
     pub fn count_doubtful(&self) {
-        self.0.counted.add(DOUBTFUL, 1);
+        self.0.add(DOUBTFUL, 1);
     }
 
-    pub(super) fn publish(&self) {
-        self.0.publish();
+    /// `counter` gets the value of the label `result`.
+    pub(super) fn publish(&self, counter: impl Fn(&'static str) -> Counter) {
+        for (index, result) in RESULTS.into_iter().enumerate() {
+            let count = self.0.sum(index);
+            if count > 0 {
+                counter(result).absolute(count);
+            }
+        }
     }
 }

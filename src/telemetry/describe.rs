@@ -28,7 +28,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "rtad_ids_total",
-        "Device ids in requests, by kind and result",
+        "Device ids in requests, by platform, kind and result",
     ),
     (
         "rtad_shed_total",

@@ -17,6 +17,7 @@ use super::decisions::{BucketCounters, DecisionCounters, IdCounters, PlainCounte
 use super::describe::{describe, set_initial_values};
 use super::requests::{self, Route, RouteMetrics};
 use super::sharded_counter::ShardedCounter;
+use crate::strategy::{Outcome, Reason};
 
 /// Time between two drains of the exporter's histograms.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -48,8 +49,8 @@ struct LabeledCounters {
     values: BTreeMap<[String; 4], PlainCounter>,
     /// The counters by platform and cause.
     failures: BTreeMap<(String, &'static str), PlainCounter>,
-    /// The counters by kind.
-    ids: BTreeMap<String, IdCounters>,
+    /// The counters by platform and kind.
+    ids: BTreeMap<(String, &'static str), IdCounters>,
 }
 
 impl Default for Telemetry {
@@ -102,31 +103,19 @@ impl Telemetry {
     }
 
     /// Counters of a strategy's decisions for a platform; of those that answer nothing if
-    /// `is_shadow`.
-    pub fn decisions(&self, platform: &str, strategy: &str, is_shadow: bool) -> DecisionCounters {
-        let name = if is_shadow {
-            "rtad_shadow_decisions_total"
-        } else {
-            "rtad_decisions_total"
-        };
-        let new = || {
-            DecisionCounters::new(|decision, reason| {
-                let labels = [
-                    ("platform", platform),
-                    ("strategy", strategy),
-                    ("decision", decision),
-                    ("reason", reason),
-                ];
-                self.counter(name, &labels)
-            })
-        };
+    /// `is_shadow`. Decisions that `can_occur` have a series from the start.
+    pub fn decisions(
+        &self,
+        platform: &str,
+        strategy: &str,
+        is_shadow: bool,
+        can_occur: impl Fn(Outcome, Reason) -> bool,
+    ) -> DecisionCounters {
         let key = (platform.to_owned(), strategy.to_owned(), is_shadow);
-        self.labeled
-            .lock()
-            .decisions
-            .entry(key)
-            .or_insert_with(new)
-            .clone()
+        let mut labeled = self.labeled.lock();
+        let counters = labeled.decisions.entry(key).or_default();
+        counters.allow(can_occur);
+        counters.clone()
     }
 
     /// Counters of a strategy's decisions about the devices of a bucket.
@@ -178,19 +167,10 @@ impl Telemetry {
             .clone()
     }
 
-    /// Counters of the ids of one kind.
-    pub fn ids(&self, kind: &str) -> IdCounters {
-        let new = || {
-            IdCounters::new(|result| {
-                self.counter("rtad_ids_total", &[("kind", kind), ("result", result)])
-            })
-        };
-        self.labeled
-            .lock()
-            .ids
-            .entry(kind.to_owned())
-            .or_insert_with(new)
-            .clone()
+    /// Counters of a platform's ids of one kind.
+    pub fn ids(&self, platform: &str, kind: &'static str) -> IdCounters {
+        let key = (platform.to_owned(), kind);
+        self.labeled.lock().ids.entry(key).or_default().clone()
     }
 
     /// Counts a finished request.
@@ -345,17 +325,38 @@ impl Telemetry {
         for route in routes() {
             self.requests(&route.route, "200").absolute(route.ok());
         }
-        labeled
-            .decisions
-            .values()
-            .for_each(DecisionCounters::publish);
+        for ((platform, strategy, is_shadow), counters) in &labeled.decisions {
+            let name = if *is_shadow {
+                "rtad_shadow_decisions_total"
+            } else {
+                "rtad_decisions_total"
+            };
+            counters.publish(|decision, reason| {
+                let labels = [
+                    ("platform", platform.as_str()),
+                    ("strategy", strategy),
+                    ("decision", decision),
+                    ("reason", reason),
+                ];
+                self.counter(name, &labels)
+            });
+        }
         labeled.buckets.values().for_each(BucketCounters::publish);
         labeled
             .values
             .values()
             .chain(labeled.failures.values())
             .for_each(PlainCounter::publish);
-        labeled.ids.values().for_each(IdCounters::publish);
+        for ((platform, kind), counters) in &labeled.ids {
+            counters.publish(|result| {
+                let labels = [
+                    ("platform", platform.as_str()),
+                    ("kind", kind),
+                    ("result", result),
+                ];
+                self.counter("rtad_ids_total", &labels)
+            });
+        }
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);
         text

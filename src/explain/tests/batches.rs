@@ -96,8 +96,16 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
             r#"platform="batch",strategy="vips",decision="bid",reason="rule""#,
             1,
         ),
-        ("rtad_ids_total", r#"kind="openid",result="usable""#, 4),
-        ("rtad_ids_total", r#"kind="openid",result="blank""#, 1),
+        (
+            "rtad_ids_total",
+            r#"platform="batch",kind="openid",result="usable""#,
+            4,
+        ),
+        (
+            "rtad_ids_total",
+            r#"platform="batch",kind="openid",result="blank""#,
+            1,
+        ),
     ] {
         let is_line = |line: &&str| line.starts_with(name) && line.contains(labels);
         let line = metrics.lines().find(is_line).unwrap_or_default();

@@ -148,6 +148,14 @@ fn metrics_have_documented_names_and_closed_label_sets() {
             }
         }
     }
+    for impossible in [
+        r#"decision="bid",reason="member""#,
+        r#"decision="no_bid",reason="not_member""#,
+        r#"reason="capped""#,
+        r#"platform="api",kind="idfa""#,
+    ] {
+        assert!(!metrics.contains(impossible), "{impossible}");
+    }
     let all = metrics.to_lowercase();
     for (kind, id) in OLD_USERS {
         assert!(
@@ -199,9 +207,8 @@ fn counters_match_the_requests() {
         ("oaid", "usable", 3.0),
         ("imei_md5", "usable", 1.0),
         ("mac", "blank", 1.0),
-        ("imei", "usable", 0.0),
     ] {
-        let series = format!(r#"rtad_ids_total{{kind="{kind}",result="{result}"}}"#);
+        let series = format!(r#"rtad_ids_total{{platform="api",kind="{kind}",result="{result}"}}"#);
         assert_eq!(metric(&metrics, &series), expected, "{series}");
     }
     for (strategy, decision, reason, expected) in [
