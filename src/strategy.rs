@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime};
 use strum::VariantArray as _;
 
 pub use attribute::{
-    Accepted, Attribute, AttributeValue, Attributes, NoAttributes, OS_WORDS, RequestFacts,
+    Accepted, Attribute, AttributeValue, Attributes, NoAttributes, OS_WORDS, RequestFacts, os_word,
 };
 pub use experiment::{
     Assignment, Assignments, Bucket, Experiment, HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET,

@@ -235,6 +235,9 @@ impl Catalog {
         for failure in read.observed.into_iter().chain(too_many) {
             served.count_failure(failure);
         }
+        if read.has_unknown_os {
+            served.ids.count_unknown_os();
+        }
         let mut assignments = Assignments::new();
         if !experiments.is_empty() {
             keys.assign(self, read, &mut assignments);

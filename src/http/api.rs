@@ -20,7 +20,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{
-    Attribute, AttributeValue, Attributes, BidValue, Decision, Reason, Strategy, Units,
+    Attribute, AttributeValue, Attributes, BidValue, Decision, Reason, Strategy, Units, os_word,
 };
 
 /// A device and the requested strategies.
@@ -42,11 +42,12 @@ pub struct DecisionRequest<'body> {
 #[derive(Debug, Default)]
 pub struct RequestAttributes<'body>([Option<Cow<'body, str>>; Attribute::ALL.len()]);
 
-/// An empty text is an absent attribute.
+/// A blank text is an absent attribute.
 impl Attributes for RequestAttributes<'_> {
     fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
         let text = self.0[attribute as usize]
             .as_deref()
+            .map(str::trim_ascii)
             .filter(|text| !text.is_empty())?;
         Some(AttributeValue::Text(text.as_bytes()))
     }
@@ -76,7 +77,16 @@ pub fn decode<'body>(body: &'body [u8], ids: &IdReader) -> Result<DecisionReques
 
     if let Some(Entries(attributes)) = sent.attributes {
         for (attribute, text) in attributes {
-            request.attributes.0[attribute as usize] = text.map(|Text(text)| text);
+            let mut value = text.map(|Text(text)| text);
+            if attribute == Attribute::Os
+                && let Some(text) = value.take_if(|text| !text.trim_ascii().is_empty())
+            {
+                value = os_word(text.as_bytes()).map(Cow::Borrowed);
+                if value.is_none() {
+                    ids.unknown_os();
+                }
+            }
+            request.attributes.0[attribute as usize] = value;
         }
     }
 

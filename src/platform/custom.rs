@@ -50,7 +50,7 @@ use super::read::{AskedList, Purpose, Read, StrategyIds};
 use super::value::{Digits, Value};
 use super::verdict::{CacheTimes, Verdict, bids, verdict_of};
 use crate::config::{BodyFormat, KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
-use crate::strategy::{BidValue, Tag};
+use crate::strategy::{Attribute, BidValue, Tag};
 
 /// `kind = "custom"`
 pub(super) const KIND: Kind = Kind {
@@ -192,8 +192,18 @@ impl Custom {
             return Ok(());
         }
         for (attribute, slot) in &self.plan.attributes {
-            let value = self.plan.attribute(*attribute, reading.value(Some(*slot)));
-            reading.read.attributes[*attribute as usize] = value;
+            let value = reading.value(Some(*slot)).clone();
+            if *attribute != Attribute::Os {
+                reading.read.attributes[*attribute as usize] = value;
+                continue;
+            }
+
+            if let Some(word) = self.plan.os(&value) {
+                reading.read.attributes[*attribute as usize] = word.into();
+            } else if !is_blank(&value) {
+                reading.read.has_unknown_os = true;
+                reading.read.note("os, not known", value);
+            }
         }
         if let Some(signature) = &self.signature {
             let is_captured = admission == Admission::Granted;
@@ -334,6 +344,11 @@ impl Adapter for Custom {
     fn schema_fingerprint(&self) -> u64 {
         self.schema_fingerprint
     }
+}
+
+/// Whether a value says nothing: a blank text, or the number of a field that was not sent.
+fn is_blank(value: &Value<'_>) -> bool {
+    *value == Value::Uint(0) || value.text(&mut Digits::new()).trim_ascii().is_empty()
 }
 
 /// An answer without strategies.

@@ -41,20 +41,22 @@ pub struct Read<'a> {
     pub notes: SmallVec<[Note<'a>; 4]>,
     /// The first ids whose types the config does not map.
     pub skipped: SmallVec<[SkippedId<'a>; 2]>,
+    /// Whether its `os` is not known, and therefore absent.
+    pub has_unknown_os: bool,
     /// A failed check that is counted beside the answer.
     pub observed: Option<Failure>,
     /// The body.
     pub(super) body: Option<&'a Bytes>,
 }
 
-/// An empty text is an absent attribute.
+/// A blank text is an absent attribute.
 impl Attributes for Read<'_> {
     fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
         match &self.attributes[attribute as usize] {
             Value::Absent => None,
             Value::Int(number) => Some(AttributeValue::Number(*number)),
             Value::Uint(number) => i64::try_from(*number).ok().map(AttributeValue::Number),
-            text => Some(text.bytes())
+            text => Some(text.bytes().trim_ascii())
                 .filter(|text| !text.is_empty())
                 .map(AttributeValue::Text),
         }

@@ -164,8 +164,9 @@ fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut V
         read.ids.push(id);
         verdicts.clear();
         decide(read, &mut verdicts);
-        // A failed check is counted once per request.
+        // A failed check and an unknown `os` are counted once per request.
         read.observed = None;
+        read.has_unknown_os = false;
         for mut id in read.ids.drain(..) {
             id.is_accepted = verdicts.iter().any(Verdict::bids);
             decided.push(id);

@@ -41,6 +41,13 @@ pub const OS_WORDS: [&str; 7] = [
     "ios", "android", "harmony", "windows", "mac", "symbian", "java",
 ];
 
+/// The operating system that a text names, in any case and with spaces around it.
+pub fn os_word(text: &[u8]) -> Option<&'static str> {
+    let text = text.trim_ascii();
+    let mut words = OS_WORDS.into_iter();
+    words.find(|word| text.eq_ignore_ascii_case(word.as_bytes()))
+}
+
 impl Attribute {
     /// All attributes, in the order of answers.
     pub const ALL: [Self; 5] = *Self::VARIANTS.as_array().expect("every variant");
@@ -151,10 +158,12 @@ impl Accepted {
         &self.text
     }
 
-    /// Whether it is the value of a request.
+    /// Whether it is the value of a request, in any case and with spaces around it.
     pub(super) fn is(&self, value: AttributeValue<'_>) -> bool {
         match value {
-            AttributeValue::Text(text) => self.text.as_bytes() == text,
+            AttributeValue::Text(text) => {
+                text.trim_ascii().eq_ignore_ascii_case(self.text.as_bytes())
+            }
             AttributeValue::Number(number) => self.number == Some(number),
         }
     }
@@ -163,11 +172,12 @@ impl Accepted {
 impl From<&str> for Accepted {
     fn from(text: &str) -> Self {
         let number = text
+            .trim_ascii()
             .parse()
             .ok()
-            .filter(|number: &i64| number.to_string() == text);
+            .filter(|number: &i64| number.to_string() == text.trim_ascii());
         Self {
-            text: text.into(),
+            text: text.trim_ascii().into(),
             number,
         }
     }

@@ -117,9 +117,12 @@ fn attributes_decide_and_are_explained() {
 
     let (found, _) = reasons("a-json", br#"{"oaid":"x1","os":1,"slot":"banner"}"#);
     // A condition on the region is unknown without one.
-    assert_eq!(found, [held, absent.clone(), in_slot]);
+    assert_eq!(found, [held, absent.clone(), in_slot.clone()]);
+    let (found, _) = reasons("a-json", br#"{"oaid":"x1","os":" 1 ","slot":" Banner "}"#);
+    assert_eq!(found[2], in_slot);
     let body = br#"{"oaid":"x1","os":"0","slot":""}"#;
     let text = fixture.with_headers("a-json", &[], body).to_string();
+    assert!(text.contains("os, not known"), "{text}");
     let sentence = "unavailable: the request lacks os, and its `unavailable` answer is no bid";
     assert!(text.contains(sentence), "{text}");
     assert!(

@@ -33,6 +33,31 @@ fn full_request_is_decoded() {
 }
 
 #[test]
+fn attributes_have_no_case_and_no_spaces_around() {
+    let telemetry = Telemetry::default();
+    let reader = IdReader::new(KeyMaker::default(), &telemetry);
+    let unknown = r#"rtad_ids_total{platform="api",kind="os",result="malformed"} "#;
+    for (os, expected, count) in [
+        ("iOS", Some("ios"), "0"),
+        (" Android\\n", Some("android"), "0"),
+        (" ", None, "0"),
+        ("iPhone OS 17", None, "1"),
+    ] {
+        let body = format!(r#"{{"attributes":{{"os":"{os}","app":" Com.App "}}}}"#);
+        let request = decode(body.as_bytes(), &reader).unwrap();
+        let text = |attribute| match request.attributes.attribute(attribute) {
+            Some(AttributeValue::Text(text)) => Some(str::from_utf8(text).unwrap()),
+            _ => None,
+        };
+        assert_eq!(text(Attribute::Os), expected, "{os}");
+        assert_eq!(text(Attribute::App), Some("Com.App"));
+        let rendered = telemetry.render();
+        let found = rendered.lines().find_map(|line| line.strip_prefix(unknown));
+        assert_eq!(found.unwrap_or("0"), count, "{os}");
+    }
+}
+
+#[test]
 fn every_field_is_optional() {
     for body in [
         &b"{}"[..],

@@ -6,12 +6,14 @@
 //! the end of its message, ids and strategies are taken from the slots. A repeated field, or a
 //! field of a repeated message, yields every value.
 
+use std::collections::BTreeMap;
+
 use super::schema::{
     End, PathStep, Scalar, Schema, check_ids, check_number, check_single, resolve,
 };
 use crate::config::{IdListConfig, Mistake, Named, RequestConfig};
 use crate::platform::value::{Digits, Value};
-use crate::strategy::{Attribute, OS_WORDS};
+use crate::strategy::{Attribute, os_word};
 use rtad_core::device::IdField;
 
 /// The use of the value in a slot.
@@ -126,15 +128,16 @@ pub struct RequestPlan {
 }
 
 impl RequestPlan {
-    /// The value of an attribute in the words of conditions.
-    pub fn attribute<'a>(&self, attribute: Attribute, value: &Value<'a>) -> Value<'a> {
-        if attribute != Attribute::Os || self.os_values.is_empty() {
-            return value.clone();
-        }
+    /// The operating system that a value of `os` stands for; `None` if it is not known.
+    pub fn os(&self, value: &Value<'_>) -> Option<&'static str> {
         let mut digits = Digits::new();
-        let text = value.text(&mut digits);
-        let known = self.os_values.iter().find(|(known, _)| **known == *text);
-        known.map_or(Value::Absent, |(_, word)| (*word).into())
+        let text = value.text(&mut digits).trim_ascii();
+        if self.os_values.is_empty() {
+            return os_word(text);
+        }
+        let mut values = self.os_values.iter();
+        let known = values.find(|(known, _)| known.eq_ignore_ascii_case(text));
+        known.map(|(_, word)| *word)
     }
 }
 
@@ -244,12 +247,8 @@ impl<'a> Planner<'a> {
                 .attributes
                 .extend(slot.map(|slot| (*attribute, slot)));
         }
-        for (value, word) in &mapping.os_values {
-            let word = OS_WORDS.into_iter().find(|known| known == word);
-            planner
-                .plan
-                .os_values
-                .extend(word.map(|word| (value.as_bytes().into(), word)));
+        if let Some(named) = mapping.attributes.get(&Attribute::Os) {
+            planner.os_values(named, &mapping.os_values);
         }
         if let Some(named) = &mapping.strategies {
             planner.each(named, Role::Asked);
@@ -300,6 +299,26 @@ impl<'a> Planner<'a> {
             ids,
         );
         self.checked(checked);
+    }
+
+    /// Maps the values of `os`. Without a mapping, its field has to hold words.
+    fn os_values(&mut self, named: &Named, words: &BTreeMap<String, String>) {
+        // A mistake in the path was reported before.
+        let Ok(steps) = resolve(self.schema.request(), named, End::Value) else {
+            return;
+        };
+        let is_number = steps.last().is_some_and(|step| step.value().is_number());
+        if words.is_empty() && is_number {
+            let why = "is a number, and request.os_values is not given";
+            self.mistake(named.mistake(why, "a text, or os_values with its numbers or names"));
+        }
+
+        for (value, word) in words {
+            // Another word was reported before.
+            let word = os_word(word.as_bytes());
+            let value = self.discriminator(named, &steps, value.trim_ascii());
+            self.plan.os_values.extend(value.zip(word));
+        }
     }
 
     fn ping(&mut self, named: &Named) -> Option<usize> {

@@ -140,6 +140,62 @@ response = { accepted = "ok" }
 }
 
 #[test]
+fn os_values_are_numbers_or_names_of_an_enum() {
+    let proto = "syntax = \"proto3\"; enum Os { UNKNOWN = 0; APPLE = 1; ANDROID = 2; } \
+                 message Q { string id = 1; Os os = 2; } message R { repeated uint32 ok = 1; }";
+    let mapping = |os_values: &str| {
+        format!(
+            "body = \"protobuf\"\nproto = \"p.proto\"\nrequest_message = \"Q\"\n\
+             response_message = \"R\"\nresponse = {{ accepted = \"ok\" }}\n\
+             request = {{ ids = {{ oaid = \"id\" }}, attributes = {{ os = \"os\" }}{os_values} }}\n"
+        )
+    };
+    let platform = platform(
+        proto,
+        &mapping(", os_values = { APPLE = \"ios\", \"2\" = \"android\" }"),
+    );
+    for (body, os, is_unknown) in [
+        (&b"\x0a\x01a\x10\x01"[..], Some("ios"), false),
+        (b"\x0a\x01a\x10\x02", Some("android"), false),
+        (b"\x0a\x01a\x10\x03", None, true),
+    ] {
+        let (body, headers) = (Bytes::copy_from_slice(body), HeaderMap::new());
+        let head = RequestHead {
+            headers: &headers,
+            query: None,
+        };
+        let admission = Admission::ByHeaders;
+        let (mut read, body) = (Read::default(), &body);
+        let request = Request {
+            admission,
+            head,
+            body,
+        };
+        platform.adapter.read(&request, &mut read).unwrap();
+        let found = &read.attributes[Attribute::Os as usize];
+        assert_eq!(
+            found.is_text(os.unwrap_or_default().as_bytes()),
+            os.is_some()
+        );
+        assert_eq!(
+            (found.is_absent(), read.has_unknown_os),
+            (os.is_none(), is_unknown)
+        );
+    }
+
+    let wrong = refused(proto, &mapping(", os_values = { IOS = \"ios\" }")).join("; ");
+    assert!(
+        wrong.contains("accepted: UNKNOWN, APPLE, ANDROID"),
+        "{wrong}"
+    );
+    let missing = refused(proto, &mapping("")).join("; ");
+    assert!(
+        missing.contains("request.os_values is not given"),
+        "{missing}"
+    );
+}
+
+#[test]
 fn unmapped_fields_and_groups_are_skipped() {
     // group Old (8) with an imei in it; fields 100 of every wire type; a group in a group.
     let body =
