@@ -31,10 +31,20 @@ pub async fn livez(State(app): State<Arc<AdminApp>>) -> Response {
     }
 }
 
+/// A pod with stale audiences stays ready: they are stale on all pods, and the strategies have
+/// `unavailable` answers for it.
 pub async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
     if readiness.is_ready() {
-        return "ready\n".into_response();
+        let catalog = app.serving.load();
+        let mut stale = Vec::new();
+        for audience in catalog.audiences().iter().filter(|it| it.is_stale) {
+            stale.push(audience.name.as_str());
+        }
+        if stale.is_empty() {
+            return "ready\n".into_response();
+        }
+        return format!("ready; unavailable: {}\n", stale.join(", ")).into_response();
     }
     let reason = if readiness.is_draining() {
         "draining\n".to_owned()

@@ -250,12 +250,19 @@ impl Syncer {
         let catalog = catalog.with_audiences(|audience| {
             let reason = stale_reason(audience, now);
             let is_stale = reason.is_some();
-            if let Some(reason) = reason.filter(|_| !audience.is_stale) {
-                tracing::warn!(
-                    audience = audience.name.as_str(),
-                    reason,
-                    "the audience counts as unavailable"
-                );
+            let name = audience.name.as_str();
+            match reason {
+                Some(reason) if !audience.is_stale => {
+                    tracing::warn!(
+                        audience = name,
+                        reason,
+                        "the audience counts as unavailable"
+                    );
+                }
+                None if audience.is_stale => {
+                    tracing::info!(audience = name, "the audience is available again");
+                }
+                _ => {}
             }
             (is_stale != audience.is_stale).then(|| Audience {
                 is_stale,

@@ -219,7 +219,9 @@ fn stale_snapshot_is_unavailable_until_a_fresh_publish() {
     depot.publish(AUDIENCE, &members(3), &aged(3700));
     server.poll();
     assert_unavailable(&mut client, &members(3)[0]);
-    assert!(server.is_ready());
+    let ready = server.connect_admin().get("/readyz");
+    assert_eq!(ready.status, 200);
+    assert_eq!(ready.text(), format!("ready; unavailable: {AUDIENCE}\n"));
     // A higher limit makes it available again, without a read.
     let later = config(depot.url(), &CONFIG.replace("1h", "2h"), NEVER);
     server.reload(Ok(later)).unwrap();
