@@ -16,7 +16,7 @@ use crate::load::{Loaded, OpenError, Shape};
 use crate::queue::{Failure, Observed, Queue, Reply, Request, SavedCheckpoint};
 use crate::settings::{Settings, WindowState};
 use crate::state_dir::StateDir;
-use crate::{Key, SpecError};
+use crate::{Key, ListedKey, SpecError};
 
 /// A window with its thread. Clones share it; the last one ends it.
 #[derive(Clone)]
@@ -131,7 +131,7 @@ impl WindowHandle {
     /// # Errors
     ///
     /// The request was refused.
-    pub async fn list(&self, min_count: u16) -> Result<Vec<Key>, Failure> {
+    pub async fn list(&self, min_count: u16) -> Result<Vec<ListedKey>, Failure> {
         self.ask(|reply| Request::List { min_count, reply }).await
     }
 

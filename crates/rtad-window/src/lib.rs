@@ -51,3 +51,9 @@ pub use window::{Seen, Window, WindowStats};
 
 /// Device key, or md5 of any other text.
 pub type Key = [u8; 16];
+
+/// A key of a list. It has the alignment of a word, as the keys of audiences have, so the list
+/// becomes theirs in its place: otherwise both are in memory at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(align(8))]
+pub struct ListedKey(pub Key);

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::Key;
 use crate::answers::Retry;
 use crate::window::Seen;
+use crate::{Key, ListedKey};
 
 /// Keys that may wait: 64 MiB, less than a second of work.
 const MAX_WAITING: usize = 4 << 20;
@@ -84,7 +84,7 @@ pub enum Request {
     },
     List {
         min_count: u16,
-        reply: Reply<Vec<Key>>,
+        reply: Reply<Vec<ListedKey>>,
     },
     Checkpoint {
         unix_seconds: u64,

@@ -17,7 +17,7 @@ use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{Current, Delta, DeltaEntry, GenerationFacts, State};
 use rtad_store::StoreError;
 use rtad_store::write::{Change, Ledger, StoreWriter};
-use rtad_window::{Failure, Key};
+use rtad_window::{Failure, Key, ListedKey};
 
 use super::config::AudienceConfig;
 use super::reports::{Due, Reports};
@@ -320,7 +320,7 @@ impl Follower {
         // Listed after the base was read: changes from here on are reported.
         let listed = self.window.handle.list(self.config.min_count).await?;
         let publication = self.store.publish(base).await?;
-        let keys = listed.into_iter().map(DeviceKey::from_bytes).collect();
+        let keys = device_keys(listed);
         let published = publication
             .commit_keys(keys, self.config.filter, self.config.fpr, facts)
             .await?;
@@ -342,3 +342,10 @@ impl Follower {
 
 #[cfg(test)]
 mod tests;
+/// The keys of an audience, in the place of the list: the start counts memory for one of them.
+fn device_keys(listed: Vec<ListedKey>) -> Vec<DeviceKey> {
+    let keys = listed.into_iter();
+    keys.map(|ListedKey(key)| DeviceKey::from_bytes(key))
+        .collect()
+}
+

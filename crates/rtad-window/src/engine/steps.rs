@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::checkpoint_copy::{CheckpointCopy, CopyProgress};
 use super::{Engine, report};
-use crate::Key;
+use crate::ListedKey;
 use crate::checkpoint::Head;
 use crate::load::LogBytes;
 use crate::queue::{CheckpointReply, Reply, SavedCheckpoint};
@@ -25,12 +25,12 @@ pub struct Sweep {
 pub struct Listing {
     min_count: u16,
     next_region: usize,
-    keys: Vec<Key>,
-    reply: Reply<Vec<Key>>,
+    keys: Vec<ListedKey>,
+    reply: Reply<Vec<ListedKey>>,
 }
 
 impl Listing {
-    pub fn new(min_count: u16, entries: u64, reply: Reply<Vec<Key>>) -> Self {
+    pub fn new(min_count: u16, entries: u64, reply: Reply<Vec<ListedKey>>) -> Self {
         let keys = Vec::with_capacity(entries as usize);
         Self {
             min_count,
@@ -132,7 +132,7 @@ impl Engine {
         } = list;
         self.window.list_region(*next_region, |key, count| {
             if count >= *min_count {
-                keys.push(key);
+                keys.push(ListedKey(key));
             }
         });
         *next_region += 1;

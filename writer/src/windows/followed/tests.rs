@@ -52,6 +52,16 @@ fn device(key: u8) -> DeviceKey {
 }
 
 #[test]
+fn list_of_a_window_becomes_that_of_an_audience_in_its_place() {
+    let mut listed = Vec::with_capacity(1000);
+    listed.extend((0..100_u8).map(|key| ListedKey([key; 16])));
+    let (place, capacity) = (listed.as_ptr().addr(), listed.capacity());
+    let keys = device_keys(listed);
+    assert_eq!((keys.as_ptr().addr(), keys.capacity()), (place, capacity));
+    assert_eq!(keys[99], device(99));
+}
+
+#[test]
 fn later_owner_repairs_what_the_earlier_one_wrote() {
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
