@@ -42,6 +42,15 @@ enum RollbackError {
         generation: u64,
     },
     #[error(
+        "audience {audience}: the store has no generation {generation}; it has {}",
+        kept.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    NoGeneration {
+        audience: AudienceName,
+        generation: u64,
+        kept: Vec<u64>,
+    },
+    #[error(
         "audience {audience}: the store has no generation that was live before {live}; --to makes \
          another one live"
     )]
@@ -68,7 +77,9 @@ impl CommandFailure for RollbackError {
         match self {
             Self::LiveAlready { .. } => ExitStatus::Usage,
             Self::Unsigned { .. } => ExitStatus::VerificationFailed,
-            Self::NoOlderGeneration { .. } | Self::LaterManifest(_) => ExitStatus::Store,
+            Self::NoGeneration { .. } | Self::NoOlderGeneration { .. } | Self::LaterManifest(_) => {
+                ExitStatus::Store
+            }
         }
     }
 }
@@ -123,7 +134,17 @@ pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
                 })?
             }
         };
-        let (manifest, _) = store.manifest_of(audience, to).await?;
+        let manifest = match store.manifest_of(audience, to).await {
+            Err(StoreError::NotFound { .. }) => {
+                return Err(RollbackError::NoGeneration {
+                    audience: audience.clone(),
+                    generation: to,
+                    kept: store.generations(audience).await?,
+                }
+                .into());
+            }
+            manifest => manifest?.0,
+        };
         if manifest.is_expired(now_unix_seconds()) {
             return Err(CommonError::Expired {
                 audience: audience.clone(),

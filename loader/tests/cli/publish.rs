@@ -82,7 +82,7 @@ fn rollback_keeps_generation_numbers_increasing() {
         .fails(2, "audience a: generation 1 is already live");
     sandbox
         .run("rollback --store {}/s --audience a --to 9")
-        .fails(5, "9.json does not exist");
+        .fails(5, "audience a: the store has no generation 9; it has ");
     sandbox
         .run("rollback --store {}/s --audience b")
         .fails(5, "audience b: no generation is published");

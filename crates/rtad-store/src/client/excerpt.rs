@@ -1,22 +1,27 @@
 //! Excerpt of an error's body for logs: one short line without secrets.
 //!
 //! S3 and Azure answer a wrong signature with everything that was signed, including the session
-//! token, and messages may repeat parts of a request. So only the code of their XML is taken. Other
-//! bodies lose the queries of URLs, as presigned URLs are credentials, and all token-like words.
+//! token, and messages may repeat parts of a request. So only the code of their XML is taken, and
+//! the message of a code that says nothing. It and other bodies lose the queries of URLs, as
+//! presigned URLs are credentials, and all token-like words.
 
 /// Longest excerpt, in characters.
 const MAX_CHARS: usize = 200;
 /// Shortest run of letters and digits that counts as a token, if it has a digit.
 const TOKEN_CHARS: usize = 25;
 
+/// S3's code for requests that lack something, such as a checksum: only the message names it.
+const VAGUE_CODE: &str = "InvalidRequest";
+
 /// The excerpt; may be empty.
 pub fn of(body: &str) -> String {
     let code = element(body, "Code");
     let is_xml = body.trim_start().starts_with("<?xml") || body.contains("<Error>");
-    let text = if is_xml || code.is_some() {
-        code.unwrap_or_default()
-    } else {
-        body
+    let text = match (code, element(body, "Message")) {
+        (Some(VAGUE_CODE), Some(message)) => format!("{VAGUE_CODE}: {message}"),
+        (Some(code), _) => code.to_owned(),
+        (None, _) if is_xml => String::new(),
+        (None, _) => body.to_owned(),
     };
     let words: Vec<String> = text
         .split_whitespace()
@@ -71,6 +76,15 @@ mod tests {
         assert_eq!(
             of("<?xml version=\"1.0\"?><Error><Secret>abc</Secret></Error>"),
             ""
+        );
+        assert_eq!(
+            of(
+                "<Error><Code>InvalidRequest</Code><Message>Content-MD5 OR x-amz-checksum- HTTP \
+                 header is required for Put Object requests with Object Lock parameters</Message>\
+                 <RequestId>FwoGZXIvYXdz</RequestId></Error>"
+            ),
+            "InvalidRequest: Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object \
+             requests with Object Lock parameters"
         );
         assert_eq!(
             of("<Error><Code>SlowDown</Code><Message>Please red"),
