@@ -62,11 +62,7 @@ struct ChangeReply {
 
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let store = app.writers.store.store();
-    let names = match store.audiences().await {
-        // The first publish creates it.
-        Err(StoreError::NoDirectory { .. }) => Vec::new(),
-        names => names.map_err(|error| failed(&error))?,
-    };
+    let names = store.audiences().await.map_err(|error| failed(&error))?;
     let listed = names.into_iter().map(|audience| async move {
         match info_of(store, &audience).await {
             Ok(Some(info)) => Some(Listed::Info(info)),

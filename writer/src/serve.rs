@@ -245,6 +245,7 @@ async fn serve(
     (store, signer): (StoreWriter, Option<Arc<Signer>>),
     config: Config,
 ) -> Result<(), CommandError> {
+    store.store().check_directory().await?;
     // The handler precedes the first client: a SIGHUP without a handler ends the process.
     let mut signals = Signals::listen().map_err(CommandError::runtime)?;
     // Nobody connects before the windows are read: a client that gives up meanwhile sends its

@@ -10,6 +10,7 @@ mod deleting;
 mod early_chunks;
 mod faults;
 mod lost_answers;
+mod lost_mount;
 mod publishing;
 mod signing;
 

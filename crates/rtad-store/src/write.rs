@@ -54,7 +54,7 @@ pub use change::Change;
 pub use delete::Deletion;
 pub use gc::{Collected, Retention};
 #[cfg(test)]
-pub(crate) use lock::lock_shared;
+pub(crate) use lock::{Creates, lock_shared};
 pub use publish::{Publication, Published};
 pub use sign::{Sign, check_signer};
 pub use window::{Expected, LocalCheckpoint, StoredCheckpoint, WindowCurrent, WindowFolder};

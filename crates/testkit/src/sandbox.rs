@@ -52,6 +52,17 @@ impl Sandbox {
         Self(TempDir::new().unwrap())
     }
 
+    /// A folder with an empty store, `s`.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be created.
+    pub fn with_store() -> Self {
+        let sandbox = Self::new();
+        std::fs::create_dir(sandbox.path().join("s")).unwrap();
+        sandbox
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         self.0.path()
@@ -95,7 +106,7 @@ impl Sandbox {
 /// A folder for inputs, and a store: in the bucket if there is a server, or else a directory. For
 /// tests that end in `_in_every_store`, which the `stores` suite runs.
 pub fn directory_or_bucket(part: &str) -> (Sandbox, String) {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let store = bucket_url(part).unwrap_or_else(|| sandbox.store_path());
     (sandbox, store)
 }

@@ -241,7 +241,10 @@ impl Prepared {
         let filter = filter.map_err(CommonError::Fpr)?;
         let store = args.trust.applied_to(args.target.open()?)?;
         let allow_unsigned = args.unsigned.allow_unsigned;
-        let writer = args.sign.writer(store, &args.trust, allow_unsigned)?;
+        let mut writer = args.sign.writer(store, &args.trust, allow_unsigned)?;
+        if !args.require_live {
+            writer = writer.creating_store();
+        }
         let input = args
             .input
             .resolve_with_value(&args.inputs, args.value.as_deref())?;

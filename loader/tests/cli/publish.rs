@@ -212,7 +212,7 @@ fn labels_and_inputs_are_in_the_manifest() {
     let build = "build --store {}/s --audience a";
     sandbox
         .run(&format!("{build} --require-live {{}}/one"))
-        .fails(5, "no generation is published");
+        .fails(5, "check the path and the mount");
     let text = sandbox
         .run(&format!(
             "{build} --label dt=2026-11-24 --label job=nightly {{}}/one {{}}/two"

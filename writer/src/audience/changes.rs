@@ -65,13 +65,22 @@ impl Session {
     }
 
     /// Returns the sequence; `None` if the audience exists.
-    async fn publish_empty(&self, filter: FilterSpec, fpr: f64) -> Result<Option<u64>, StoreError> {
+    async fn publish_empty(
+        &mut self,
+        filter: FilterSpec,
+        fpr: f64,
+    ) -> Result<Option<u64>, StoreError> {
         let base = self.store.base(&self.audience).await?;
         if base
             .current()
             .is_some_and(|current| current.state != State::Deleted)
         {
             return Ok(None);
+        }
+        if base.current().is_none() && self.was_open {
+            // Deleted audiences have a `CURRENT`: this is another store, or a mount is lost.
+            let path = format!("{}/CURRENT", self.audience);
+            return Err(StoreError::NotFound { path });
         }
         let facts = GenerationFacts {
             folded: base.folded(),
@@ -82,6 +91,7 @@ impl Session {
         let sequence = published.await?.current.sequence;
 
         self.telemetry.opened(&self.audience);
+        self.was_open = true;
         Ok(Some(sequence))
     }
 

@@ -15,6 +15,8 @@ pub struct Session {
     pub(super) audience: AudienceName,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) ledger: Option<Ledger>,
+    /// Whether the ledger was open once: the audience is in the store.
+    pub(super) was_open: bool,
     /// Manifest of the generation last asked about, and whether that has values.
     values: Option<(Digest, bool)>,
     /// Manifest of the generation with values that a warning was logged for.
@@ -32,6 +34,7 @@ impl Session {
             audience,
             telemetry,
             ledger: None,
+            was_open: false,
             values: None,
             warned: None,
         }
@@ -46,6 +49,7 @@ impl Session {
             Ok(ledger) => {
                 self.telemetry.opened(&self.audience);
                 self.ledger = Some(ledger);
+                self.was_open = true;
             }
             Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
             Err(error) => return Err(self.failed("could not read CURRENT", &error)),

@@ -62,6 +62,8 @@ enum WriteError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Window(#[from] Failure),
+    #[error("CURRENT of the audience is gone: check the store's mount, or restart this process")]
+    LostStore,
 }
 
 /// State between writes.
@@ -164,6 +166,7 @@ impl Follower {
                     session.failure = Some(failure);
                 }
                 match error {
+                    WriteError::LostStore => Some(Due::All),
                     // Deleted by another process, or too many deltas.
                     WriteError::Store(
                         StoreError::NotFound { .. }
@@ -311,6 +314,11 @@ impl Follower {
     /// Publishes all members as a new generation.
     async fn publish(&self, session: &mut Session) -> Result<(), WriteError> {
         let base = self.store.base(&self.config.name).await?;
+        if base.current().is_none() && session.written.generation > 0 {
+            // Deleted audiences have a `CURRENT`: this is another store, or a mount is lost.
+            return Err(WriteError::LostStore);
+        }
+
         let facts = GenerationFacts {
             is_from_window: true,
             folded: base.folded(),
@@ -340,8 +348,6 @@ impl Follower {
     }
 }
 
-#[cfg(test)]
-mod tests;
 /// The keys of an audience, in the place of the list: the start counts memory for one of them.
 fn device_keys(listed: Vec<ListedKey>) -> Vec<DeviceKey> {
     let keys = listed.into_iter();
@@ -349,3 +355,5 @@ fn device_keys(listed: Vec<ListedKey>) -> Vec<DeviceKey> {
         .collect()
 }
 
+#[cfg(test)]
+mod tests;

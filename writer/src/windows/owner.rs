@@ -279,9 +279,9 @@ impl Owner {
         if !self.has_pending() {
             return true;
         }
-        // Not gigabytes for nothing.
-        self.confirm().await;
-        if self.state() == Ownership::Fenced {
+        // Not gigabytes for nothing, nor into the folder of a mount that is lost.
+        if !self.confirm().await {
+            self.counters.failures.increment(1);
             return false;
         }
         let Some((checkpoint, mark)) = self.checkpoints.lock().pending.take() else {

@@ -25,7 +25,7 @@ fn states(list: &Value) -> Vec<(&str, &str)> {
 
 #[test]
 fn audience_lifecycle() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.get(AUDIENCE).problem(404, "unknown_audience");
@@ -154,7 +154,7 @@ fn audience_lifecycle() {
 
 #[test]
 fn changes_by_other_writers_are_noticed() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let (first, second) = (Serve::start(&sandbox), Serve::start(&sandbox));
     let (mut one, mut other) = (first.connect(), second.connect());
     let all = ids(IdKind::Md5, 0..10);
@@ -191,7 +191,7 @@ fn changes_by_other_writers_are_noticed() {
 
 #[test]
 fn deletion_during_a_build_fails_the_build() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();

@@ -8,7 +8,7 @@ use crate::process::{DEVICES, Serve, count, current, key, stored};
 
 #[test]
 fn operations_change_membership() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
@@ -77,7 +77,7 @@ fn operations_change_membership() {
 
 #[test]
 fn ids_of_every_kind_are_canonicalized() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
@@ -97,7 +97,7 @@ fn ids_of_every_kind_are_canonicalized() {
 
 #[test]
 fn unusable_ids_are_rejected_by_index() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::over(
         &sandbox,
         "{}/s",
@@ -129,7 +129,7 @@ fn unusable_ids_are_rejected_by_index() {
 
 #[test]
 fn binary_keys_are_accepted() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
@@ -155,7 +155,7 @@ fn binary_keys_are_accepted() {
 /// Includes a new generation while the filters of the old one are loaded.
 #[test]
 fn add_if_absent_uses_the_filters_of_the_live_generation() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let all = ids(IdKind::Md5, 0..6000);
     sandbox.file("ids", lines(&all[..2000]));
     sandbox.build("{}/ids");
@@ -183,7 +183,7 @@ fn add_if_absent_uses_the_filters_of_the_live_generation() {
 
 #[test]
 fn values_are_written_and_their_loss_is_reported() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let all = ids(IdKind::Md5, 0..6);
     sandbox.file("ids", lines(&all[..4]));
     sandbox.build("{}/ids");

@@ -61,7 +61,7 @@ fn ids_of_request(number: usize) -> Vec<String> {
 /// is stored completely or not at all.
 #[test]
 fn acknowledged_writes_survive_a_kill() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     Serve::start(&sandbox).connect().create();
     let (mut acknowledged, mut others, mut removed) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -108,7 +108,7 @@ fn acknowledged_writes_survive_a_kill() {
 
 #[test]
 fn shutdown_finishes_accepted_writes() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     serve.connect().create();
     let (done, undone) = load(&serve, "add", 0, 50, || serve.signal("TERM"));
@@ -128,7 +128,7 @@ fn shutdown_finishes_accepted_writes() {
 
 #[test]
 fn failing_store_acknowledges_nothing_until_it_recovers() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
@@ -186,7 +186,7 @@ fn failing_store_acknowledges_nothing_until_it_recovers() {
 
 #[test]
 fn overload_is_counted() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     // The writer pauses after the first write for longer than this test.
     let serve = Serve::over(&sandbox, "{}/s", "--every 10m");
     let mut api = serve.connect();
@@ -227,7 +227,7 @@ fn two_processes_share_an_audience_in_a_bucket() {
     let Some(url) = bucket_url("serve") else {
         return;
     };
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let start = || Serve::over(&sandbox, &url, "--every 20ms");
     let serves = [start(), start()];
     serves[0].connect().create();

@@ -10,7 +10,7 @@ use testkit::process::{outcome, spawn};
 
 #[test]
 fn requests_without_a_token_are_rejected() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
@@ -58,7 +58,7 @@ fn requests_without_a_token_are_rejected() {
 
 #[test]
 fn invalid_requests_are_rejected_without_quoting_values() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
@@ -248,7 +248,7 @@ fn invalid_requests_are_rejected_without_quoting_values() {
 
 #[test]
 fn oversized_bodies_are_rejected() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     serve.connect().create();
     let head =
@@ -273,7 +273,7 @@ fn oversized_bodies_are_rejected() {
 
 #[test]
 fn requests_are_counted_without_ids() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut admin = serve.admin();
     assert_eq!(
@@ -353,7 +353,7 @@ fn requests_are_counted_without_ids() {
 
 #[test]
 fn invalid_command_lines_are_rejected() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     sandbox.file("tokens", "a-token-0123456789\n");
     sandbox.file("empty", "");
     let serve = "--store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0";
@@ -398,7 +398,7 @@ fn invalid_command_lines_are_rejected() {
 /// A path that is not UTF-8 names no audience, window or token.
 #[test]
 fn path_that_is_not_utf8_is_refused_like_another_unknown_name() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     let mut client = serve.connect().0;
     client.get("/v1/audiences/%ff").problem(401, "unauthorized");
@@ -415,7 +415,7 @@ fn path_that_is_not_utf8_is_refused_like_another_unknown_name() {
 
 #[test]
 fn loopback_address_allows_no_token() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let arguments = "--store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --no-token";
     let serve = Serve::spawn(&mut command(sandbox.path(), arguments));
     assert_eq!(
@@ -442,7 +442,7 @@ fn loopback_address_allows_no_token() {
 /// A page under a public name that resolves to the port could read the answers.
 #[test]
 fn admin_port_rejects_public_host_names_unless_configured() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::over(&sandbox, "{}/s", "--admin-host writer.example");
     let mut admin = serve.admin();
     let mut get = |path: &str, host: &str| {
@@ -464,7 +464,7 @@ fn admin_port_rejects_public_host_names_unless_configured() {
 /// Bodies of unknown length take memory as they arrive, not ahead.
 #[test]
 fn unfinished_chunked_bodies_do_not_refuse_other_writes() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     serve.connect().ask("PUT", AUDIENCE, "");
     let head = format!(

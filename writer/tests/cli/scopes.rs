@@ -38,7 +38,7 @@ fn start(sandbox: &Sandbox) -> Serve {
 
 #[test]
 fn token_may_only_do_what_its_scopes_name() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = start(&sandbox);
     let mut api = serve.connect();
     api.create();
@@ -104,7 +104,7 @@ fn token_may_only_do_what_its_scopes_name() {
 
 #[test]
 fn token_files_of_the_config_are_reread() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = start(&sandbox);
     let Api(client) = &mut serve.connect();
     let header = "Authorization: Bearer a-new-token-of-the-stream\r\n";
@@ -118,7 +118,7 @@ fn token_files_of_the_config_are_reread() {
 
 #[test]
 fn service_starts_with_tokens_of_the_config_alone() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     sandbox.file("stream", STREAM);
     sandbox.file("crm", CRM);
     sandbox.file("writer.toml", CONFIG);

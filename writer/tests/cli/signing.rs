@@ -32,7 +32,7 @@ fn is_signed_by(sandbox: &Sandbox, audience: &str, public_key: &str) -> bool {
 
 #[test]
 fn replaced_signing_key_is_used_after_sighup() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let replace = |key: &str| std::fs::copy(key_file(key), sandbox.path().join("sign.key"));
     replace("a.key").unwrap();
     let keys = ["a.pub", "checked.pub"].map(|key| key_file(key).display().to_string());

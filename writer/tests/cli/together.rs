@@ -46,7 +46,7 @@ fn race(serves: &[&Serve], all: &[String]) -> HashMap<String, u32> {
 
 #[test]
 fn concurrent_clients_see_each_id_as_new_once() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = Serve::start(&sandbox);
     serve.connect().create();
     let all = ids(IdKind::Md5, 0..10_000);
@@ -74,7 +74,7 @@ fn concurrent_clients_see_each_id_as_new_once() {
 /// A build publishes a generation while two processes write the same ids.
 #[test]
 fn concurrent_builds_keep_each_id_new_once() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let all = ids(IdKind::Md5, 0..6000);
     sandbox.file("ids", lines(&all[..1000]));
     sandbox.build("{}/ids");

@@ -108,7 +108,7 @@ fn send(api: &mut Api, keys: std::ops::Range<u64>) -> usize {
 /// A claim after the stop would fence the owner, and nobody would own the window.
 #[test]
 fn stop_before_the_claim_leaves_the_window_to_its_owner() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     config(&sandbox, "one", WINDOW);
     sandbox.file("tokens", format!("{TOKEN}\n"));
     // A store that never answers.
@@ -139,7 +139,7 @@ fn stop_before_the_claim_leaves_the_window_to_its_owner() {
 /// The lease stays, which a later owner must know.
 #[test]
 fn second_signal_gives_up_the_last_checkpoint_and_says_so() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let store = sandbox.store_path();
     let one = serve(&sandbox, &store, "one");
     assert_eq!(send(&mut one.connect(), 0..1000), 1000);
@@ -232,10 +232,9 @@ fn empty_directory_starts_from_a_checkpoint_and_fences_the_other_in_every_store(
 
 #[test]
 fn two_owners_never_acknowledge_at_a_time() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let way = sandbox.path().join("way");
     let connect = || symlink(sandbox.path().join("s"), &way).unwrap();
-    std::fs::create_dir(sandbox.path().join("s")).unwrap();
     connect();
     let one = serve(&sandbox, "{}/way", "one");
     let mut earlier = one.connect();
@@ -298,7 +297,7 @@ fn two_owners_never_acknowledge_at_a_time() {
 
 #[test]
 fn start_that_fails_leaves_the_window_to_its_owner() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let store = sandbox.store_path();
     let owner = serve(&sandbox, &store, "one");
     let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
@@ -353,7 +352,7 @@ fn start_that_fails_leaves_the_window_to_its_owner() {
 
 #[test]
 fn damaged_checkpoint_in_the_store_ends_the_start() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let one = serve(&sandbox, "{}/s", "one");
     assert_eq!(send(&mut one.connect(), 0..1000), 1000);
     stop(one);
@@ -389,7 +388,7 @@ fn damaged_checkpoint_in_the_store_ends_the_start() {
 
 #[test]
 fn empty_directory_takes_no_window_that_was_not_given_back() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let store = sandbox.store_path();
     let one = serve(&sandbox, &store, "one");
     let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
@@ -416,8 +415,35 @@ fn empty_directory_takes_no_window_that_was_not_given_back() {
 }
 
 #[test]
+fn start_without_the_mounted_store_changes_nothing() {
+    let sandbox = Sandbox::with_store();
+    let store = sandbox.path().join("s");
+    let one = serve(&sandbox, "{}/s", "one");
+    assert_eq!(send(&mut one.connect(), 0..1000), 1000);
+    one.kill();
+    let mounted = sandbox.path().join("mounted");
+    std::fs::rename(&store, &mounted).unwrap();
+
+    ended(&sandbox, "{}/s", "one.toml").fails(5, "check the path and the mount");
+    assert!(!store.exists());
+    sandbox.file("none.toml", "state_dir = \"none\"\n");
+    ended(&sandbox, "{}/s", "none.toml").fails(5, "check the path and the mount");
+    assert!(!store.exists());
+
+    std::fs::create_dir(&store).unwrap();
+    let message = refused(&sandbox, "{}/s", "one");
+    assert!(message.contains("check its mount and URL"), "{message}");
+    assert_eq!(std::fs::read_dir(&store).unwrap().count(), 0);
+
+    std::fs::remove_dir(&store).unwrap();
+    std::fs::rename(&mounted, &store).unwrap();
+    let one = serve(&sandbox, "{}/s", "one");
+    assert_eq!(send(&mut one.connect(), 0..1001), 1);
+}
+
+#[test]
 fn restored_directory_does_not_replace_a_newer_checkpoint() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let one = serve(&sandbox, "{}/s", "one");
     assert_eq!(send(&mut one.connect(), 0..1000), 1000);
     let state = |name: &str| sandbox.path().join(name).join("w");
@@ -455,7 +481,7 @@ fn unfinished_requests_do_not_hold_the_last_checkpoint() {
             1,
         ),
     ] {
-        let sandbox = Sandbox::new();
+        let sandbox = Sandbox::with_store();
         config(&sandbox, "one", WINDOW);
         let one = Serve::over(&sandbox, "{}/s", "--config {}/one.toml --drain-timeout 3s");
         assert_eq!(send(&mut one.connect(), 0..1000), 1000);

@@ -54,17 +54,13 @@ impl Live {
 }
 
 impl Store {
-    /// The live `CURRENT`; `None` if nothing of this audience was ever published, or the store's
-    /// directory is still to be created.
+    /// The live `CURRENT`; `None` if nothing of this audience was ever published.
     ///
     /// # Errors
     ///
-    /// A store error, or a refused `CURRENT`.
+    /// A store error, or a refused `CURRENT`. A missing directory is [`StoreError::NoDirectory`].
     pub async fn live(&self, audience: &AudienceName) -> Result<Option<Live>, StoreError> {
-        match self.live_since(audience, None).await {
-            Err(StoreError::NoDirectory { .. }) => Ok(None),
-            live => live,
-        }
+        self.live_since(audience, None).await
     }
 
     /// Reads `CURRENT`; an error if this audience was never published.
@@ -75,18 +71,18 @@ impl Store {
     ) -> Result<Live, StoreError> {
         let path = current_path(audience).to_string();
         match self.live_since(audience, last).await {
-            Ok(None) | Err(StoreError::NoDirectory { .. }) => Err(StoreError::NotFound { path }),
+            Ok(None) => Err(StoreError::NotFound { path }),
             Ok(Some(live)) => Ok(live),
             Err(error) => Err(error),
         }
     }
 
     /// Reads the live generation like [`Store::live`], with a conditional request; returns `last`
-    /// if nothing has changed. A missing directory is an error: for a reader it is a lost mount.
+    /// if nothing has changed.
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::live`]; [`StoreError::NoDirectory`].
+    /// The errors of [`Store::live`].
     pub async fn live_since(
         &self,
         audience: &AudienceName,

@@ -109,6 +109,18 @@ impl Store {
         !self.backend.is_directory()
     }
 
+    /// Refuses a missing directory. Sends no request to an object store.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoDirectory`].
+    pub async fn check_directory(&self) -> Result<(), StoreError> {
+        if !self.is_remote() {
+            self.objects(&Path::default()).await?;
+        }
+        Ok(())
+    }
+
     /// The names of the audiences in the store, sorted. Folders with other names are not audiences.
     ///
     /// # Errors

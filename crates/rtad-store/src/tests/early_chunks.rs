@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::write::{Retention, lock_shared};
+use crate::write::{Creates, Retention, lock_shared};
 
 /// Writes each chunk twice, concurrently.
 async fn put_early(fixture: &StoreFixture, chunks: &[BuiltChunk]) -> Vec<bool> {
@@ -118,10 +118,10 @@ async fn shared_lock_excludes_gc() {
         keep: 1,
         min_age: Duration::ZERO,
     };
-    let one = lock_shared(&fixture.store().backend, &audience())
+    let one = lock_shared(&fixture.store().backend, &audience(), Creates::Folder)
         .await
         .unwrap();
-    let other = lock_shared(&fixture.store().backend, &audience())
+    let other = lock_shared(&fixture.store().backend, &audience(), Creates::Folder)
         .await
         .unwrap();
     assert!(
@@ -146,7 +146,7 @@ async fn shared_lock_excludes_gc() {
 #[tokio::test]
 async fn publish_waits_for_a_shared_lock() {
     let fixture = StoreFixture::directory();
-    let running_task = lock_shared(&fixture.store().backend, &audience())
+    let running_task = lock_shared(&fixture.store().backend, &audience(), Creates::Folder)
         .await
         .unwrap();
     let base = fixture.writer.base(&audience()).await.unwrap();

@@ -1,5 +1,6 @@
 //! Base of a publish: the `CURRENT` that was live when its work began.
 
+use super::lock::Creates;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::deltas_path;
@@ -72,7 +73,10 @@ impl StoreWriter {
     /// A store error, a refused `CURRENT`, or [`StoreError::LostCurrent`]: a publish would forget
     /// erasures and registrations. A killed first publish leaves no deltas.
     pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
-        let live = self.store().live(audience).await?;
+        let live = match self.store().live(audience).await {
+            Err(StoreError::NoDirectory { .. }) if self.creates() == Creates::Store => None,
+            live => live?,
+        };
         if live.is_none()
             && !self
                 .backend()

@@ -40,7 +40,7 @@ impl StoreWriter {
         chunk: BuiltChunk,
     ) -> Result<bool, StoreError> {
         // An exclusive holder removes half-written files.
-        let _lock = lock_shared(self.backend(), audience).await?;
+        let _lock = lock_shared(self.backend(), audience, self.creates()).await?;
         let live = if self.backend().is_directory() {
             None
         } else {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::append::Ledger;
 use super::gc::{Collected, Retention, collect_locked};
-use super::lock::{lock, lock_current};
+use super::lock::{Creates, lock, lock_current};
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use rtad_core::snapshot::{AudienceName, State};
@@ -45,9 +45,9 @@ impl StoreWriter {
     /// [`StoreError::Conflict`] if a build, a gc or another deletion is running. An error may leave
     /// files behind: delete the audience again.
     pub async fn delete(&self, audience: &AudienceName) -> Result<Deletion, StoreError> {
-        // `CURRENT` is read before the lock, which creates the folder.
+        // Before the lock, as its error says more.
         let mut ledger = self.ledger(audience).await?;
-        let _lock = lock(self.backend(), audience).await?;
+        let _lock = lock(self.backend(), audience, Creates::Nothing).await?;
         let sequence = mark_deleted(&mut ledger).await?;
 
         let _current_lock = lock_current(self.backend(), audience).await?;

@@ -41,7 +41,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
-use super::lock::{lock, lock_current};
+use super::lock::{Creates, lock, lock_current};
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::{audience_path, chunks_path, deltas_path, manifest_path, signature_path};
@@ -75,10 +75,10 @@ impl StoreWriter {
                 .await?
                 .collected());
         }
-        // The check precedes the lock, which creates the folder.
+        // Before the lock, as its error says more.
         store.require_live(audience, None).await?;
         let _locks = (
-            lock(self.backend(), audience).await?,
+            lock(self.backend(), audience, Creates::Nothing).await?,
             lock_current(self.backend(), audience).await?,
         );
         collect_locked(store, audience, retention, retention.min_age).await

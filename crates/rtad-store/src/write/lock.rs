@@ -51,6 +51,18 @@ const CURRENT_LOCK: &str = "CURRENT.LOCK";
 
 const CURRENT_HELD: &str = "another writer is at work";
 
+/// What a lock may create in a directory. A missing folder of an audience, and a missing store,
+/// may be behind a mount that is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Creates {
+    /// Nothing: the lock is for a change of files that exist.
+    Nothing,
+    /// The folder of the audience or window, in a store that exists.
+    Folder,
+    /// The store too.
+    Store,
+}
+
 /// The outcome of one try to take a lock.
 enum Try {
     Taken(FileLock),
@@ -60,15 +72,17 @@ enum Try {
     Held,
 }
 
-/// Takes the audience's lock, and creates its folder; `None` in an object store. Waits briefly for
-/// shared holders, and not at all for an exclusive one.
+/// Takes the audience's lock; `None` in an object store. Waits briefly for shared holders, and not
+/// at all for an exclusive one.
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`] if it is held.
+/// [`StoreError::Conflict`] if it is held, [`StoreError::NoDirectory`] or [`StoreError::NotFound`]
+/// without a folder that it may create.
 pub async fn lock(
     backend: &Backend,
     audience: &AudienceName,
+    creates: Creates,
 ) -> Result<Option<FileLock>, StoreError> {
     let reason = "another process is publishing this audience";
     let path = audience_path(audience).join(LOCK);
@@ -76,6 +90,7 @@ pub async fn lock(
         backend,
         audience,
         path,
+        creates,
         (LockRetry::EXCLUSIVE, reason),
         lock_and_sweep,
     )
@@ -87,10 +102,11 @@ pub async fn lock(
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`] if it is held exclusively for long.
+/// [`StoreError::Conflict`] if it is held exclusively for long, and the other errors of [`lock`].
 pub async fn lock_shared(
     backend: &Backend,
     audience: &AudienceName,
+    creates: Creates,
 ) -> Result<Option<FileLock>, StoreError> {
     let reason = "another process is publishing this audience, or a gc is at work";
     let path = audience_path(audience).join(LOCK);
@@ -98,6 +114,7 @@ pub async fn lock_shared(
         backend,
         audience,
         path,
+        creates,
         (LockRetry::SHARED, reason),
         try_lock_shared,
     )
@@ -120,14 +137,16 @@ pub async fn lock_current(
         backend,
         audience,
         path,
+        Creates::Nothing,
         (LockRetry::CURRENT, CURRENT_HELD),
         take,
     )
     .await
 }
 
-/// Creates a window's folder, and takes the lock for replacing its `CURRENT`; `None` in an object
-/// store. Only a claim removes half-written checkpoints: they may be those of a later owner.
+/// Takes the lock for replacing a window's `CURRENT`; `None` in an object store. Only a claim
+/// creates the window's folder, and removes half-written checkpoints: they may be those of a later
+/// owner.
 ///
 /// # Errors
 ///
@@ -138,21 +157,21 @@ pub async fn lock_window(
     is_claim: bool,
 ) -> Result<Option<FileLock>, StoreError> {
     let take: fn(&FilePath) -> io::Result<Try> = if is_claim {
-        |folder| {
-            make_folder(folder)?;
-            take_and_sweep(folder, CURRENT_LOCK, &["", "checkpoints"])
-        }
+        |folder| take_and_sweep(folder, CURRENT_LOCK, &["", "checkpoints"])
     } else {
-        |folder| {
-            make_folder(folder)?;
-            take_and_sweep(folder, CURRENT_LOCK, &[""])
-        }
+        |folder| take_and_sweep(folder, CURRENT_LOCK, &[""])
+    };
+    let creates = if is_claim {
+        Creates::Folder
+    } else {
+        Creates::Nothing
     };
     let path = window_path(window).join(CURRENT_LOCK);
     retry(
         backend,
         window,
         path,
+        creates,
         (LockRetry::CURRENT, CURRENT_HELD),
         take,
     )
@@ -165,6 +184,7 @@ async fn retry(
     backend: &Backend,
     audience: &AudienceName,
     path: Path,
+    creates: Creates,
     (retry, reason): (LockRetry, &str),
     take: fn(&FilePath) -> io::Result<Try>,
 ) -> Result<Option<FileLock>, StoreError> {
@@ -173,6 +193,7 @@ async fn retry(
     };
     let path = root.join(path.as_ref());
     let folder = path.parent().unwrap_or(root);
+    prepare(root, folder, creates).await?;
     let begun = Instant::now();
     loop {
         let folder = folder.to_owned();
@@ -186,21 +207,41 @@ async fn retry(
                 return Err(StoreError::conflict(audience, reason, true));
             }
             Err(error) => {
-                let (path, source) = (path.display().to_string(), error.into());
-                return Err(StoreError::Backend {
-                    action: "lock",
-                    path,
-                    source,
-                });
+                return Err(cannot_lock(&path, error));
             }
         }
     }
 }
 
-/// Creates the audience's folder, takes its lock, and removes the half-written files of a killed
-/// writer.
+fn cannot_lock(path: &FilePath, error: io::Error) -> StoreError {
+    StoreError::Backend {
+        action: "lock",
+        path: path.display().to_string(),
+        source: error.into(),
+    }
+}
+
+/// Creates what a lock may create, and refuses a folder that is missing otherwise.
+async fn prepare(root: &FilePath, folder: &FilePath, creates: Creates) -> Result<(), StoreError> {
+    let (root, folder) = (root.to_owned(), folder.to_owned());
+    blocking(move || {
+        if creates != Creates::Store && !root.is_dir() {
+            return Err(StoreError::NoDirectory { root });
+        }
+        if creates != Creates::Nothing {
+            return make_folder(&folder).map_err(|error| cannot_lock(&folder, error));
+        }
+        if !folder.is_dir() {
+            let path = folder.join("CURRENT").display().to_string();
+            return Err(StoreError::NotFound { path });
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Takes the audience's lock, and removes the half-written files of a killed writer.
 fn lock_and_sweep(folder: &FilePath) -> io::Result<Try> {
-    make_folder(folder)?;
     match take_and_sweep(folder, LOCK, &["manifests", "chunks"])? {
         // If it can be shared, its holders share it too.
         Try::Busy => match try_lock_shared(folder)? {
@@ -225,9 +266,8 @@ fn make_folder(folder: &FilePath) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates the audience's folder and shares its lock. Busy if a writer holds it exclusively.
+/// Shares the audience's lock. Busy if a writer holds it exclusively.
 fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
-    make_folder(folder)?;
     // Opened for reading too: some network file systems require it for shared locks.
     let lock = OpenOptions::new()
         .create(true)
@@ -269,9 +309,26 @@ fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<T
     Ok(Try::Taken(lock))
 }
 
+/// Whether a file has the name under which object_store stages a write: the final name, '#' and a
+/// number. No final name has a '#'.
+fn is_staged(name: &OsStr) -> bool {
+    let parts = name.to_str().and_then(|name| name.split_once('#'));
+    parts.is_some_and(|(name, number)| !name.is_empty() && number.parse::<u64>().is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_staged_writes_are_swept() {
+        for name in ["CURRENT#1", "12.json#0"] {
+            assert!(is_staged(name.as_ref()), "{name}");
+        }
+        for name in ["CURRENT", "#CURRENT#", "notes#old", "#1"] {
+            assert!(!is_staged(name.as_ref()), "{name}");
+        }
+    }
 
     #[test]
     fn exclusive_lock_is_held_and_shared_lock_is_busy() {
@@ -290,20 +347,3 @@ mod tests {
         assert!(matches!(tried(), Try::Taken(_)));
     }
 }
-/// Whether a file has the name under which object_store stages a write: the final name, '#' and a
-/// number. No final name has a '#'.
-fn is_staged(name: &OsStr) -> bool {
-    let parts = name.to_str().and_then(|name| name.split_once('#'));
-    parts.is_some_and(|(name, number)| !name.is_empty() && number.parse::<u64>().is_ok())
-}
-
-    #[test]
-    fn only_staged_writes_are_swept() {
-        for name in ["CURRENT#1", "12.json#0"] {
-            assert!(is_staged(name.as_ref()), "{name}");
-        }
-        for name in ["CURRENT", "#CURRENT#", "notes#old", "#1"] {
-            assert!(!is_staged(name.as_ref()), "{name}");
-        }
-    }
-

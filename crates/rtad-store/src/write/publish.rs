@@ -62,7 +62,8 @@ pub struct Published {
 }
 
 impl StoreWriter {
-    /// Opens a publication over `base`. Creates the folder of a directory and takes the lock.
+    /// Opens a publication over `base`. Creates the audience's folder in a directory, and takes the
+    /// lock.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl StoreWriter {
         let (store, audience) = (self.store(), base.audience());
         // Before chunks are written.
         check_conditions(self.backend(), &current_path(audience)).await?;
-        let lock = lock(self.backend(), audience).await?;
+        let lock = lock(self.backend(), audience, self.creates()).await?;
         let live = store.live(audience).await?;
         base.check_is_live(live.as_ref())?;
         // The new generation is above every manifest and signature, those of killed publishes

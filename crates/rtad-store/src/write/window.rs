@@ -24,7 +24,9 @@ use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::download::RangeReader;
 use crate::error::StoreError;
-use crate::layout::{window_checkpoint_path, window_checkpoints_path, window_current_path};
+use crate::layout::{
+    window_checkpoint_path, window_checkpoints_path, window_current_path, window_path,
+};
 use crate::read::read_small;
 use rtad_core::snapshot::{AudienceName, Digest};
 
@@ -130,10 +132,21 @@ impl WindowFolder {
     ///
     /// A store error, or [`StoreError::Checkpoint`] for a `CURRENT` that is not understood.
     pub async fn current(&self) -> Result<Option<WindowCurrent>, StoreError> {
-        match self.read().await {
-            Err(StoreError::NoDirectory { .. }) => Ok(None),
-            read => Ok(read?.map(|(current, _)| current)),
-        }
+        Ok(self.read().await?.map(|(current, _)| current))
+    }
+
+    /// Whether the store has no file of the window.
+    ///
+    /// # Errors
+    ///
+    /// A store error.
+    pub async fn is_empty(&self) -> Result<bool, StoreError> {
+        let files = self
+            .store
+            .backend()
+            .list(&window_path(&self.window))
+            .await?;
+        Ok(files.is_empty())
     }
 
     /// The highest claim that has left a checkpoint; 0 without one. A first claim follows it:
@@ -154,7 +167,6 @@ impl WindowFolder {
         Ok(epochs.max().unwrap_or(0))
     }
 
-    /// Reads [`Self::current`] for an owner that runs: a missing directory is a lost mount.
     async fn read(&self) -> Result<Option<(WindowCurrent, UpdateVersion)>, StoreError> {
         let path = window_current_path(&self.window);
         let objects = self.store.store().objects(&path).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use object_store::PutMode;
 use object_store::path::Path;
 
+use super::lock::Creates;
 use super::put::{put, put_if};
 use super::sign::{Sign, signature_of};
 use crate::backend::Backend;
@@ -21,6 +22,8 @@ pub struct StoreWriter {
     signer: Option<Arc<dyn Sign>>,
     /// Whether unsigned files over a signed generation are refused.
     refuses_unsigned: bool,
+    /// Whether a first publish creates the directory of the store.
+    creates_store: bool,
 }
 
 impl std::fmt::Debug for StoreWriter {
@@ -43,6 +46,7 @@ impl StoreWriter {
             store,
             signer: None,
             refuses_unsigned: false,
+            creates_store: false,
         })
     }
 
@@ -71,6 +75,24 @@ impl StoreWriter {
         }
     }
 
+    /// Lets a first publish create the directory of the store. Without this, a missing directory is
+    /// an error: it may be behind a mount that is lost.
+    #[must_use]
+    pub fn creating_store(self) -> Self {
+        Self {
+            creates_store: true,
+            ..self
+        }
+    }
+
+    pub(super) const fn creates(&self) -> Creates {
+        if self.creates_store {
+            Creates::Store
+        } else {
+            Creates::Folder
+        }
+    }
+
     /// Checks that this writer may write over the live generation: see
     /// [`Self::refusing_unsigned`].
     ///
@@ -81,7 +103,11 @@ impl StoreWriter {
         if !self.refuses_unsigned() {
             return Ok(());
         }
-        let Some(live) = self.store.live(audience).await? else {
+        let live = match self.store.live(audience).await {
+            Err(StoreError::NoDirectory { .. }) if self.creates_store => None,
+            live => live?,
+        };
+        let Some(live) = live else {
             return Ok(());
         };
         let generation = live.current.generation;

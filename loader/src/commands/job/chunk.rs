@@ -49,7 +49,10 @@ pub struct ChunkArgs {
 }
 
 pub fn run(args: &ChunkArgs, output: &Output) -> Result<(), CommandError> {
-    let store = StoreWriter::open(&args.store)?;
+    let mut store = StoreWriter::open(&args.store)?;
+    if args.job.base().current().is_none() {
+        store = store.creating_store();
+    }
     let runtime = runtime()?;
     let changes = runtime.block_on(Changes::read(args, &store))?;
 

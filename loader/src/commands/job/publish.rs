@@ -78,7 +78,10 @@ pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
     let store = args.trust.applied_to(args.target.open()?)?;
     let allow_unsigned = args.unsigned.allow_unsigned;
-    let writer = args.sign.writer(store, &args.trust, allow_unsigned)?;
+    let mut writer = args.sign.writer(store, &args.trust, allow_unsigned)?;
+    if !args.require_live {
+        writer = writer.creating_store();
+    }
     let runtime = runtime()?;
     let begun = runtime.block_on(Begun::read(args, &filter, &writer))?;
     output.step_data(&Job::new(&begun.base, &filter, args.carried.keep_carried))?;

@@ -62,6 +62,31 @@ fn list_of_a_window_becomes_that_of_an_audience_in_its_place() {
 }
 
 #[test]
+fn audience_is_not_published_to_a_store_that_lost_it() {
+    let runtime = Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let depot = Depot::new();
+    let following = Following::start(&runtime, &depot, &[[1; 16]]);
+    wait_until("the audience", || has(&depot, 1));
+    let store = std::path::Path::new(depot.url());
+    let mounted = store.with_extension("mounted");
+    std::fs::rename(store, &mounted).unwrap();
+    std::fs::create_dir(store).unwrap();
+
+    runtime.block_on(following.owner.observe(&[[2; 16]]));
+    following.owner.reports.renew();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(std::fs::read_dir(store).unwrap().count(), 0);
+    std::fs::remove_dir(store).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!store.exists());
+
+    std::fs::rename(&mounted, store).unwrap();
+    wait_until("the audience of the mounted store", || has(&depot, 2));
+    following.stop(&runtime);
+}
+
+#[test]
 fn later_owner_repairs_what_the_earlier_one_wrote() {
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();

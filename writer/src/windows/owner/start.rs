@@ -71,6 +71,12 @@ pub enum ClaimError {
         found: u64,
     },
     #[error(
+        "{dir} has files of window {window}, and the store has none: expected the store that they \
+         belong to; check its mount and URL, or remove CLAIMS of that directory to begin in this \
+         store"
+    )]
+    OtherStore { dir: PathBuf, window: AudienceName },
+    #[error(
         "window {window}: its {origin} is of another length, capacity or kind of slots: expected \
          {expected}, found {found}; give the changed window another name, or remove {dir} and \
          .windows/{window}/ in the store to begin empty"
@@ -129,6 +135,14 @@ impl Candidate {
             let refusal = |found| self.refusal(found, &claims, last_number);
             if let Some(refusal) = found.as_ref().and_then(refusal) {
                 return Err(refusal);
+            }
+            // A claim in an empty store would fence nobody: its owner may be elsewhere.
+            let has_owned = !claims.is_empty() && last_number.is_some();
+            if found.is_none() && has_owned && self.folder.is_empty().await.map_err(self.store())? {
+                return Err(ClaimError::OtherStore {
+                    dir: self.dir.path().to_owned(),
+                    window: self.window.clone(),
+                });
             }
             let tick = tick_at(&self.length, SystemTime::now());
             let stored = found.as_ref().and_then(|found| found.checkpoint.as_ref());

@@ -166,6 +166,7 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn start_without_current_leaves_no_earlier_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("s")).unwrap();
     let store = || {
         let store = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
         StoreWriter::new(store).unwrap()

@@ -19,7 +19,7 @@ fn audience_follows_counts_erasure_and_restarts() {
          [[audience]]\nname = \"clicked-out\"\nfrom_window = \"day\"\nmin_count = 3\n",
         day()
     );
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let mut windows_of = serve(&sandbox, &windows);
     let mut api = windows_of.connect();
     let keys = keys(0..4);
@@ -93,7 +93,7 @@ fn window_grows_under_another_name() {
     let before = format!("{}{}", day(), follower("often", "day"));
     let both = format!("{before}{larger}{}", follower("often-2", "day-2"));
     let after = format!("{larger}{}", follower("often", "day-2"));
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let keys = keys(0..3);
     let send = |api: &mut Api, window: &str, keys: &[DeviceKey]| {
         flags(&api.binary(&path(window, "events"), keys), keys.len())
@@ -147,7 +147,7 @@ fn audience_of_a_sliding_window_loses_expired_devices() {
             "[[window]]\nname = \"w\"\nlength = \"{seconds}s\"\ncapacity = 1000\n\
              [[audience]]\nname = \"recent\"\nfrom_window = \"w\"\n"
         );
-        let sandbox = Sandbox::new();
+        let sandbox = Sandbox::with_store();
         let serve = serve(&sandbox, &windows);
         let mut api = serve.connect();
         let mut send = |sent: &[DeviceKey], are_there: fn(&HashSet<usize>) -> bool| {
@@ -185,7 +185,7 @@ fn audience_follows_a_stream_of_events() {
         "{}[[audience]]\nname = \"clicked\"\nfrom_window = \"day\"\n",
         day()
     );
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let store = sandbox.store_path();
     let serve = serve_over(&sandbox, &store, &windows);
     let mut api = serve.connect();

@@ -72,7 +72,7 @@ fn events<const N: usize>(api: &mut Api, results: [&str; N]) -> [u64; N] {
 
 #[test]
 fn links_of_the_guide_count_clicks_of_tencent() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let (link, config) = example("Tencent");
     let serve = start(&sandbox, &config);
     let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
@@ -137,7 +137,7 @@ fn links_of_the_guide_count_clicks_of_tencent() {
 
 #[test]
 fn links_of_the_guide_count_clicks_of_ocean_engine() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let (link, config) = example("Ocean Engine");
     let serve = start(&sandbox, &config);
     let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
@@ -165,7 +165,7 @@ fn links_of_the_guide_count_clicks_of_ocean_engine() {
 
 #[test]
 fn texts_and_click_ids_are_any_but_macros() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let config = "[[token]]\nfile = \"tencent-token\"\nscopes = [\"callbacks:clicks\"]\n\
                   [[window]]\nname = \"clicks\"\nlength = \"1h\"\ncapacity = 100\ncount = 9\n\
                   [window.callback]\nid = \"user=text\"\nrequest_id = \"click\"\ntime = \"ts\"\n";
@@ -209,7 +209,7 @@ fn texts_and_click_ids_are_any_but_macros() {
 
 #[test]
 fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let (_, config) = example("Tencent");
     sandbox.file("stream", "a-token-of-a-stream-0");
     sandbox.file("views", "a-token-of-no-platform");
@@ -285,7 +285,7 @@ fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
 fn callback_that_cannot_be_kept_is_answered_with_503() {
     let (link, config) = example("Tencent");
     let config = config.replace("capacity = 1_000_000", "capacity = 1");
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = start(&sandbox, &config);
     let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
     let ids: Vec<String> = (0..33_u32)

@@ -68,7 +68,7 @@ fn with_room(windows: &str) -> String {
 fn acknowledged_events_survive_every_kill() {
     for durability in ["fsync", "interval"] {
         let (sandbox, windows) = (
-            Sandbox::new(),
+            Sandbox::with_store(),
             with_room(&FSYNC.replace("fsync", durability)),
         );
         let mut acknowledged = Vec::new();
@@ -93,7 +93,7 @@ fn acknowledged_events_survive_every_kill() {
 fn stop_under_load_brings_every_acknowledged_event_to_the_store() {
     let stops = std::env::var("STOPS").map_or(4, |text| text.parse().unwrap());
     let windows = FSYNC.replace("5_000_000", &5_000_000.max(stops * 120_000).to_string());
-    let (sandbox, mut acknowledged) = (Sandbox::new(), Vec::new());
+    let (sandbox, mut acknowledged) = (Sandbox::with_store(), Vec::new());
     for round in 0..stops {
         let owner = serve(&sandbox, &windows);
         let Api(mut unfinished) = owner.connect();
@@ -133,7 +133,7 @@ fn serve_limited(sandbox: &Sandbox, windows: &str) -> Serve {
 
 #[test]
 fn failing_log_ends_the_process_and_the_next_start_has_what_was_acknowledged() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let windows = format!("{FSYNC}[[audience]]\nname = \"a\"\nfrom_window = \"w\"\n")
         .replace("5_000_000", "100_000");
     let limited = serve_limited(&sandbox, &windows);

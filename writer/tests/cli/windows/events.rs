@@ -11,7 +11,7 @@ use crate::process::{Api, TOKEN};
 
 #[test]
 fn events_are_new_once_and_counted() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = serve(&sandbox, &day());
     let mut api = serve.connect();
     let events = path("day", "events");
@@ -79,7 +79,7 @@ fn events_are_new_once_and_counted() {
 
 #[test]
 fn invalid_requests_are_refused_and_counted_nowhere() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = serve(&sandbox, &day());
     let mut api = serve.connect();
     let events = path("day", "events");
@@ -105,7 +105,7 @@ fn invalid_requests_are_refused_and_counted_nowhere() {
 /// The zone has noon now: the day before has ended, and today has begun an hour ago.
 #[test]
 fn events_of_an_ended_day_are_reported_apart() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let hour = "[[window]]\nname = \"hour\"\nlength = \"1h\"\ncapacity = 1000\n";
     let serve = serve(&sandbox, &format!("{}{hour}", day()));
     let mut api = serve.connect();
@@ -179,7 +179,7 @@ fn post_with_key(api: &mut Api, window: &str, key: &str, body: &Value) -> Answer
 
 #[test]
 fn retry_with_its_idempotency_key_gets_the_first_answer() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let mut windows = serve(&sandbox, FSYNC);
     let body = json!({ "kind": "text", "ids": ["a", "b", "a"] });
     let send = |api: &mut Api, key: &str, body: &Value| post_with_key(api, "w", key, body);
@@ -202,7 +202,7 @@ fn retry_with_its_idempotency_key_gets_the_first_answer() {
 
 #[test]
 fn full_window_refuses_the_whole_request() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let window =
         "[[window]]\nname = \"w\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"none\"\n";
     let serve = serve(&sandbox, window);
@@ -234,7 +234,7 @@ fn full_window_refuses_the_whole_request() {
 #[test]
 fn each_of_millions_of_events_is_new_once() {
     let events = std::env::var("EVENTS").map_or(2_000_000, |text| text.parse().unwrap());
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let serve = serve(
         &sandbox,
         &format!(

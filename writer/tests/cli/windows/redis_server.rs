@@ -13,7 +13,7 @@ use crate::process::{Api, Serve, TOKEN};
 /// Two owners share a window in Redis: each of the events is new once. `EVENTS` sets the number.
 #[test]
 fn owners_share_a_window_in_redis() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let redis = Redis::start();
     let backend = redis.url();
     let window = format!(
@@ -76,7 +76,7 @@ fn owners_share_a_window_in_redis() {
 
 #[test]
 fn full_server_says_that_a_part_may_be_counted() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let full = ["--maxmemory", "1", "--maxmemory-policy", "noeviction"];
     let redis = Redis::start_with("redis-server".as_ref(), free_port(), &full);
     let backend = redis.url();

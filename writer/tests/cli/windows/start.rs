@@ -8,7 +8,7 @@ use crate::process::TOKEN;
 
 #[test]
 fn invalid_configs_and_directories_in_use_end_the_start() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     sandbox.file("tokens", format!("{TOKEN}\n"));
     sandbox.file(
         "writer.toml",
@@ -52,7 +52,7 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
 
 #[test]
 fn admin_port_lists_windows_and_their_audiences() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with_store();
     let follower = "[[audience]]\nname = \"often\"\nfrom_window = \"day\"\nmin_count = 2\n";
     let serve = serve(&sandbox, &format!("{}{follower}", day()));
     serve

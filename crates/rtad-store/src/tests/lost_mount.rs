@@ -1,0 +1,90 @@
+//! A directory that is missing, or empty where an audience was: a mount that is lost.
+
+use std::time::Duration;
+
+use super::*;
+use crate::write::{Change, Expected, Retention, WindowCurrent, WindowFolder};
+
+fn claim() -> WindowCurrent {
+    WindowCurrent {
+        format: WindowCurrent::FORMAT,
+        epoch: 1,
+        owner: "one".to_owned(),
+        boot: String::new(),
+        claimed_unix_seconds: 1,
+        lease_seconds: 60,
+        wait_seconds: 0,
+        checkpoint: None,
+    }
+}
+
+/// The errors of all writes to an audience and a window that were in the store.
+async fn errors_of_writes(
+    writer: &StoreWriter,
+    ledger: &mut crate::write::Ledger,
+) -> Vec<StoreError> {
+    let mut change = Change::default();
+    change.add(keys("later", 1)[0]);
+    let retention = Retention {
+        keep: 1,
+        min_age: Duration::ZERO,
+    };
+    let window = WindowFolder::new(writer.clone(), "a".parse().unwrap());
+    vec![
+        ledger.append(change).await.unwrap_err(),
+        writer.ledger(&audience()).await.unwrap_err(),
+        writer
+            .collect(&audience(), retention, false)
+            .await
+            .unwrap_err(),
+        writer.delete(&audience()).await.unwrap_err(),
+        window.replace(&claim(), Expected::Own).await.unwrap_err(),
+    ]
+}
+
+#[tokio::test]
+async fn nothing_but_a_first_build_creates_a_store() {
+    let fixture = StoreFixture::directory();
+    fixture.publish(&keys("member", 10)).await.unwrap();
+    let root = fixture.folder.as_ref().unwrap().path();
+    let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
+    std::fs::remove_dir_all(root).unwrap();
+
+    let mut errors = errors_of_writes(&fixture.writer, &mut ledger).await;
+    errors.push(fixture.writer.base(&audience()).await.unwrap_err());
+    let base = Base::new(audience(), None);
+    errors.push(fixture.writer.publish(base).await.unwrap_err());
+    let window = WindowFolder::new(fixture.writer.clone(), "a".parse().unwrap());
+    errors.push(window.current().await.unwrap_err());
+    errors.push(
+        window
+            .replace(&claim(), Expected::Found(None))
+            .await
+            .unwrap_err(),
+    );
+    errors.push(fixture.store().check_directory().await.unwrap_err());
+    for error in errors {
+        assert!(matches!(error, StoreError::NoDirectory { .. }), "{error:?}");
+    }
+    assert!(!root.exists());
+
+    let builder = fixture.writer.clone().creating_store();
+    let base = builder.base(&audience()).await.unwrap();
+    builder.publish(base).await.unwrap();
+    assert!(root.join(audience().as_str()).exists());
+}
+
+#[tokio::test]
+async fn changes_of_what_existed_leave_an_empty_directory_empty() {
+    let fixture = StoreFixture::directory();
+    fixture.publish(&keys("member", 10)).await.unwrap();
+    let root = fixture.folder.as_ref().unwrap().path();
+    let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
+    std::fs::remove_dir_all(root).unwrap();
+    std::fs::create_dir(root).unwrap();
+
+    for error in errors_of_writes(&fixture.writer, &mut ledger).await {
+        assert!(matches!(error, StoreError::NotFound { .. }), "{error:?}");
+    }
+    assert_eq!(std::fs::read_dir(root).unwrap().count(), 0);
+}
