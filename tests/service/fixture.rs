@@ -23,7 +23,7 @@ pub const OLD_USERS: [(&str, &str); 9] = [
     ("mac", "3C:5A:B4:01:e2:f3"),
     ("caid", "d5a3f8e9b2c14f67A8E0c1d2b3f4a5e6"),
     ("gaid", "38400a60-8cf0-11bd-b23e-10b96e40000d"),
-    ("openid", "oUser_4711@wx/%20"),
+    ("openid", "oUser_4711@wx/+20"),
 ];
 
 /// An old user and a VIP.
