@@ -305,7 +305,7 @@ fn every_id_is_listed_with_its_result() {
         "it stands for \"no id\"",
         "the platform marks it as doubtful",
         "an earlier id has the same md5",
-        "it is not up to 128 visible ASCII characters",
+        "it is not up to 128 letters, digits and -_.@+/",
     ] {
         assert!(
             text.contains(&format!("    ignored: {because}")),
