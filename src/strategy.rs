@@ -375,8 +375,8 @@ impl Strategy {
             Reason::NoDevice => outcome == self.no_device,
             Reason::Unavailable => outcome == self.unavailable,
             Reason::Capped | Reason::NoLease => !is_bid && has_cap,
-            Reason::Rule => self.rule.is_some() && !(is_bid && is_by_exclude),
-            Reason::Bucket => !self.experiments.is_empty() && !(is_bid && is_by_exclude),
+            Reason::Rule => self.rule.is_some() && (!is_bid || !is_by_exclude),
+            Reason::Bucket => !self.experiments.is_empty() && (!is_bid || !is_by_exclude),
             Reason::NotScheduled => !is_bid && self.schedule.is_some(),
         }
     }

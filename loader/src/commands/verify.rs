@@ -161,7 +161,7 @@ fn look_up(
         .collect();
     let counts = input::read(input, &mut lookups, None, progress)?;
 
-    args.limit.check(&input, &counts, false)?;
+    args.limit.check(input, &counts, false)?;
     let inputs = InputReport::of(input, &counts);
     let counts = counts.total();
     if counts.keys == 0 {
