@@ -15,7 +15,7 @@ from pathlib import Path
 
 from events_load import WINDOW, Load, Server, busy, split_cores
 from suites.testkit import s3
-from suites.testkit.client import ask, says_yes
+from suites.testkit.client import says_yes
 from suites.testkit.process import Rtad
 from suites.testkit.programs import ROOT
 

@@ -294,7 +294,7 @@ fn races() -> u64 {
 async fn missing_store_directory_is_an_outage_for_readers_until_the_first_publish() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("not/yet");
-    let fixture = StoreFixture::open(&format!("file://{}", path.display()));
+    let mut fixture = StoreFixture::open(&format!("file://{}", path.display()));
     for _ in 0..2 {
         assert!(fixture.store().audiences().await.unwrap_err().is_outage());
         assert!(
@@ -305,16 +305,10 @@ async fn missing_store_directory_is_an_outage_for_readers_until_the_first_publis
                 .unwrap_err()
                 .is_outage()
         );
-        // For a writer, nothing was published yet.
-        assert!(fixture.store().live(&audience()).await.unwrap().is_none());
-        assert!(
-            fixture
-                .store()
-                .generations(&audience())
-                .await
-                .unwrap()
-                .is_empty()
-        );
+        let live = fixture.store().live(&audience()).await.unwrap_err();
+        assert!(matches!(live, StoreError::NoDirectory { .. }), "{live:?}");
+        let generations = fixture.store().generations(&audience()).await.unwrap();
+        assert!(generations.is_empty());
         assert!(!path.exists(), "reading creates nothing");
     }
     let error = fixture
@@ -324,7 +318,8 @@ async fn missing_store_directory_is_an_outage_for_readers_until_the_first_publis
         .unwrap_err();
     assert_eq!(error.cause(), "store");
 
-    // The same store reads a later publish.
+    // The same store reads a later publish, of the build that creates the store.
+    fixture.writer = fixture.writer.creating_store();
     let members = keys("member", 50);
     assert_eq!(fixture.publish(&members).await.unwrap().0, 1);
     fixture.assert_serves(1, &members).await;

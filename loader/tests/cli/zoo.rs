@@ -209,7 +209,8 @@ fn check_beside_good(sandbox: &Sandbox, case: &Case) {
         return;
     };
     sandbox.file("good", good);
-    let build = format!("{BUILD} {} {{}}/good {{}}/odd", case.flags);
+    let flags = "--max-reject-ratio 0";
+    let build = format!("{BUILD} {flags} {} {{}}/good {{}}/odd", case.flags);
     let result = run(sandbox, &build);
     match case.expected {
         Expected::Counts(expected) if expected.malformed > 0 => {

@@ -88,7 +88,7 @@ fn send_all_requests(server: &FixtureServer) -> usize {
 
 #[test]
 fn metrics_have_documented_names_and_closed_label_sets() {
-    let server = super::platforms::server("");
+    let server = super::platforms::server("api = { public = true }");
     send_all_requests(&server);
     let metrics = server.metrics();
     for (name, kind) in [

@@ -193,7 +193,7 @@ fn members_are_rejected_and_non_members_accepted() {
     assert_eq!(
         metric(
             &metrics,
-            r#"rtad_ids_total{platform="ocean",kind="oaid_md5",result="usable"}"#
+            r#"rtad_ids_total{platform="tencent",kind="oaid_md5",result="usable"}"#
         ),
         4.0
     );

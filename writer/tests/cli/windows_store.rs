@@ -483,7 +483,7 @@ fn unfinished_requests_do_not_hold_the_last_checkpoint() {
     ] {
         let sandbox = Sandbox::with_store();
         config(&sandbox, "one", WINDOW);
-        let one = Serve::over(&sandbox, "{}/s", "--config {}/one.toml --drain-timeout 3s");
+        let one = Serve::over(&sandbox, "{}/s", "--config {}/one.toml --drain-timeout 6s");
         assert_eq!(send(&mut one.connect(), 0..1000), 1000);
         let Api(mut client) = one.connect();
         let token = format!("\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length");

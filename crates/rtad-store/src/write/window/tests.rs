@@ -72,7 +72,7 @@ async fn downloaded(from: &WindowFolder) -> Result<Vec<u8>, StoreError> {
 #[tokio::test]
 async fn later_owner_fences_the_earlier_one() {
     let folder = tempfile::tempdir().unwrap();
-    let directory = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
+    let directory = Store::open(folder.path().to_str().unwrap()).unwrap();
     for store in [directory, Store::in_memory()] {
         let window = folder_in(&store);
         assert_eq!(window.current().await.unwrap(), None);
@@ -113,11 +113,11 @@ async fn later_owner_fences_the_earlier_one() {
 #[tokio::test]
 async fn only_a_claim_removes_half_written_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
+    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
     let window = folder_in(&store);
     let one = claim(&window, None, "one").await.unwrap();
     let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
-    let staged = folder.path().join("s/.windows/w/checkpoints/later#1");
+    let staged = folder.path().join(".windows/w/checkpoints/later#1");
     std::fs::write(&staged, "half").unwrap();
     window.replace(&one, Expected::Own).await.unwrap();
     upload(&window, &one, &local(b"next", 2)).await.unwrap();
