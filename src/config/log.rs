@@ -56,7 +56,7 @@ pub struct LogConfig {
         serialize_with = "as_time"
     )]
     pub max_age: Duration,
-    /// Age at which a file is deleted, by the time in its name. A pod's newest file stays.
+    /// Age at which a file is deleted, by the time in its name. The newest file stays.
     #[serde(
         deserialize_with = "time::<_, _, HOUR, { 3660 * DAY }>",
         serialize_with = "as_time"

@@ -1,6 +1,5 @@
 //! Files to a bucket, and the end of old files.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -225,7 +224,7 @@ impl Uploads {
     }
 }
 
-/// Files of a log that are to be deleted. The newest file of each pod never is.
+/// Files of a log that are to be deleted. The newest file never is.
 struct Surplus {
     /// Those that are too old, and the oldest of those over the size of all.
     files: Vec<FolderFile>,
@@ -237,12 +236,11 @@ struct Surplus {
 struct NamedFile {
     file: FolderFile,
     began: SystemTime,
-    is_newest: bool,
 }
 
 impl Surplus {
     fn of(files: Vec<FolderFile>, now: SystemTime, retention: Duration, max_size: u64) -> Self {
-        let files = named(files);
+        let mut files = named(files);
         let trial = MOST_TRIAL.min(retention / 4);
         let age = |time: SystemTime| now.duration_since(time).unwrap_or_default();
         // The time of the change is by the clock of the bucket.
@@ -255,16 +253,9 @@ impl Surplus {
             files: Vec::new(),
             held: 0,
         };
-        for NamedFile {
-            file,
-            began,
-            is_newest,
-        } in files
-        {
+        files.pop();
+        for NamedFile { file, began } in files {
             let is_old = age(began) >= retention;
-            if is_newest {
-                continue;
-            }
             if total > max_size || is_old && !is_on_trial {
                 total -= file.bytes;
                 surplus.files.push(file);
@@ -278,23 +269,15 @@ impl Surplus {
 
 /// The files with names of the log, the oldest first. All others in the folder are left alone.
 fn named(files: Vec<FolderFile>) -> Vec<NamedFile> {
-    let mut newest = HashMap::new();
     let mut named = Vec::with_capacity(files.len());
     for file in files {
         if let Some(origin) = origin_of(&file.path) {
-            let last = newest.entry(origin.pod.clone()).or_insert(origin.began);
-            *last = origin.began.max(*last);
-            named.push((file, origin));
+            let began = origin.began;
+            named.push(NamedFile { file, began });
         }
     }
-
-    named.sort_unstable_by_key(|(_, origin)| origin.began);
-    let named = named.into_iter().map(|(file, origin)| NamedFile {
-        file,
-        began: origin.began,
-        is_newest: newest[&origin.pod] == origin.began,
-    });
-    named.collect()
+    named.sort_by_key(|it| it.began);
+    named
 }
 
 #[cfg(test)]
@@ -341,9 +324,9 @@ mod tests {
         // Copied or restored: the name counts.
         files[0].modified = SystemTime::now();
         assert_eq!(surplus(&files, 24, 30), (vec![0], 0));
-        // The newest file of another pod.
+        // The last file of a pod that is no more.
         files[0] = file(path_of("b", 50), 50);
-        assert_eq!(surplus(&files, 24, 30), (vec![], 0));
+        assert_eq!(surplus(&files, 24, 30), (vec![0], 0));
     }
 
     /// As to a pod whose clock is ahead, or to the first one after a long break.
@@ -355,12 +338,12 @@ mod tests {
         assert_eq!(surplus(&files, 24, 100), (vec![], 2));
         // The pod's own file, in the bucket by the true time, then by a wrong one.
         files.push(file(path_of("b", 10), 45));
-        assert_eq!(surplus(&files, 24, 100), (vec![], 2));
+        assert_eq!(surplus(&files, 24, 100), (vec![], 3));
         files[3] = file(path_of("b", 1), 1);
-        assert_eq!(surplus(&files, 24, 100), (vec![], 2));
+        assert_eq!(surplus(&files, 24, 100), (vec![], 3));
         // The log has gone on for a quarter of the retention.
         files.push(file(path_of("b", 7), 7));
-        assert_eq!(surplus(&files, 24, 100), (vec![0, 1], 0));
+        assert_eq!(surplus(&files, 24, 100), (vec![0, 1, 2], 0));
     }
 
     fn uploads(to: &Path, spool: &Path, max_spool: u64, telemetry: &Telemetry) -> Uploads {
