@@ -18,7 +18,7 @@ use super::answered;
 use super::lanes::{self, Lane};
 
 /// Numbers of repetitions: low and high.
-const COUNTS: [u64; 2] = [1_000, 5_000];
+const COUNTS: [u64; 2] = [1_000, 21_000];
 /// Keys looked up together.
 const BATCH: usize = 1_000;
 
