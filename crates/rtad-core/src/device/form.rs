@@ -169,7 +169,7 @@ pub fn digest_key(bytes: &[u8]) -> Option<DeviceKey> {
     (!is_hex(&bytes)).then(|| DeviceKey::from_bytes(bytes))
 }
 
-/// What a text looks like that is no id of its declared kind.
+/// The look of a text that is no id of its declared kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// An id of this kind.
@@ -241,31 +241,34 @@ fn is_base64_digest(text: &[u8]) -> bool {
         [digits @ .., b'=', b'='] | [digits @ .., b'='] => digits,
         digits => digits,
     };
-    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
     let has_both_cases =
         digits.iter().any(u8::is_ascii_lowercase) && digits.iter().any(u8::is_ascii_uppercase);
     matches!(digits.len(), 22 | 27 | 43)
-        && digits.iter().all(is_base64)
+        && digits.iter().all(is_of_base64)
         && (digits.len() < text.len() || has_both_cases)
+}
+
+fn is_of_base64(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/-_".contains(byte)
 }
 
 /// Whether a text is a number with a fraction or an exponent: `868049039501257.0`, `8.68E+14`.
 fn is_float(text: &[u8]) -> bool {
-    let is_of_float = |byte: &u8| byte.is_ascii_digit() || b".+-eE".contains(byte);
     text.first().is_some_and(u8::is_ascii_digit)
         && text.iter().all(is_of_float)
         && text.contains(&b'.')
 }
 
+fn is_of_float(byte: &u8) -> bool {
+    byte.is_ascii_digit() || b".+-eE".contains(byte)
+}
+
 /// Whether a text has another mark than an id, and the characters of one beside it.
 fn is_wrapped(text: &[u8]) -> bool {
     const SHORTEST_ID: usize = 12;
-    let is_of_id = |byte: &u8| TOKEN[usize::from(*byte)];
-    let has_mark = !text.iter().all(is_of_id);
-    has_mark
-        && text
-            .split(|byte| !is_of_id(byte))
-            .any(|part| part.len() >= SHORTEST_ID)
+    let mut parts = text.split(|byte| !TOKEN[usize::from(*byte)]);
+    let is_whole = parts.clone().nth(1).is_none();
+    !is_whole && parts.any(|part| part.len() >= SHORTEST_ID)
 }
 
 /// Whether a text is a CAID before or behind its version, a number. Requests drop the version.
@@ -274,8 +277,11 @@ fn is_caid_with_version(text: &[u8]) -> bool {
     let (Some(first), Some(second), None) = (parts.next(), parts.next(), parts.next()) else {
         return false;
     };
-    let is_caid = |part: &[u8]| part.len() == 32 && is_hex(part);
     is_caid(first) && is_decimal(second) || is_decimal(first) && is_caid(second)
+}
+
+fn is_caid(text: &[u8]) -> bool {
+    text.len() == 32 && is_hex(text)
 }
 
 /// A declared kind, and what its ids look like.
@@ -301,35 +307,35 @@ pub const LOOKALIKES: [Lookalike; 16] = [
     (IdKind::Caid, Look::Wrapped),
 ];
 
-/// What an id that this kind accepts looks like, if not its kind. CAIDs always look like md5s, and
-/// IDFAs like GAIDs, so these are no lookalikes.
+/// The look of an id that this kind accepts, if it is that of something else. CAIDs always look
+/// like md5s, and IDFAs like GAIDs, so these are no lookalikes.
 #[inline]
 pub fn lookalike(kind: IdKind, id: &[u8]) -> Option<Look> {
     use IdKind::{AndroidId, Caid, Idfa, Imei, Mac, Md5, Oaid, Openid};
 
     let id = super::key_maker::trim(id);
-    let (look, is_other) = match (kind, id.len()) {
-        (Oaid | Openid, 32) => (Look::Id(Md5), is_hex(id)),
+    let look = match (kind, id.len()) {
+        (Oaid | Openid, 32) if is_hex(id) => Look::Id(Md5),
         // Serial numbers of 16 digits are decimal.
-        (Imei, 16) => (Look::Id(AndroidId), !is_decimal(id)),
-        (AndroidId | Oaid | Caid, 15) => (Look::Id(Imei), is_decimal(id)),
+        (Imei, 16) if !is_decimal(id) => Look::Id(AndroidId),
+        (AndroidId | Oaid | Caid, 15) if is_decimal(id) => Look::Id(Imei),
         // An Android id loses four zeros at its start once in 65,536 ids.
-        (AndroidId, 12) => (Look::Id(Mac), true),
-        (Oaid, 12 | 17) => (Look::Id(Mac), is_mac(id)),
-        (Caid, 36) => (Look::Id(Idfa), is_uuid(id)),
-        (Caid, 34..=63) => (Look::Wrapped, is_caid_with_version(id)),
-        (Caid, 64) | (Openid, 40) => (Look::Digest, is_hex(id)),
-        (Oaid | Caid | Openid, 22 | 27) | (Oaid | Openid, 43) => {
-            (Look::Digest, is_base64_digest(id))
+        (AndroidId, 12) => Look::Id(Mac),
+        (Oaid, 12 | 17) if is_mac(id) => Look::Id(Mac),
+        (Caid, 36) if is_uuid(id) => Look::Id(Idfa),
+        (Caid, 34..=63) if is_caid_with_version(id) => Look::Wrapped,
+        (Caid, 64) | (Openid, 40) if is_hex(id) => Look::Digest,
+        (Oaid | Caid | Openid, 22 | 27) | (Oaid | Openid, 43) if is_base64_digest(id) => {
+            Look::Digest
         }
         // One Android id in 1,800 has decimal digits alone, as those of 16 digits show.
-        (AndroidId, 0..=14) | (Oaid | Caid, 0..=14 | 17..=24) => (Look::Number, is_decimal(id)),
+        (AndroidId, 0..=14) | (Oaid | Caid, 0..=14 | 17..=24) if is_decimal(id) => Look::Number,
         _ => return None,
     };
-    is_other.then_some(look)
+    Some(look)
 }
 
-/// How an id of a list of several kinds is read.
+/// The reading of an id of a list of several kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     /// The kind.
@@ -360,9 +366,17 @@ impl Reading {
             return reading;
         }
 
-        let accepting = || kinds.iter().filter(|kind| kind.has_shape(id));
-        let certain = accepting().find(|kind| lookalike(**kind, id).is_none());
-        Self::of(*certain.or_else(|| accepting().next()).unwrap_or(&kinds[0]))
+        let mut doubtful = None;
+        for kind in kinds {
+            if !kind.has_shape(id) {
+                continue;
+            }
+            if lookalike(*kind, id).is_none() {
+                return Self::of(*kind);
+            }
+            doubtful = doubtful.or(Some(*kind));
+        }
+        Self::of(doubtful.unwrap_or(kinds[0]))
     }
 
     fn of_uuid(kinds: &[IdKind], id: &[u8]) -> Option<Self> {

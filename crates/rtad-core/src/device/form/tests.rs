@@ -45,6 +45,13 @@ fn digests_and_numbers_are_found_among_ids_of_text() {
             "20230330_8d3ebd3654fb46a2832296669cf1b536",
             Some(Look::Wrapped),
         ),
+        // As long as a UUID.
+        (
+            IdKind::Caid,
+            "8d3ebd3654fb46a2832296669cf1b536_123",
+            Some(Look::Wrapped),
+        ),
+        (IdKind::Oaid, "17312345678901234", Some(Look::Number)),
         // OAIDs of some vendors are 64 hex digits.
         (IdKind::Oaid, sha_256, None),
         (IdKind::Oaid, "20231104", Some(Look::Number)),
