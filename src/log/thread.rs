@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rtad_core::backoff::Backoff;
 use rtad_core::error_chain::error_chain;
+use rtad_core::files::{read_regular, read_settled};
 use rtad_core::random;
 use rtad_log::folder;
 use rtad_log::write::{Closed, LogFile, WriteError};
@@ -222,10 +223,18 @@ impl Thread {
         let Some(path) = &self.files.config.secret_path else {
             return;
         };
-        match rtad_core::files::read_settled(path) {
+        let served = self.key.load();
+        if read_regular(path)
+            .is_ok_and(|found| LogKey::new(found.trim_ascii_end()).id() == served.id())
+        {
+            return;
+        }
+
+        // Only a change is read twice: rows wait in the rings between the readings.
+        match read_settled(path) {
             Ok(secret) if secret.trim_ascii_end().len() >= LEAST_SECRET => {
                 let key = LogKey::new(secret.trim_ascii_end());
-                if key.id() != self.key.load().id() {
+                if key.id() != served.id() {
                     tracing::info!(secret = key.id(), "decision log has a new secret");
                     self.key.store(Arc::new(key));
                 }
