@@ -135,10 +135,13 @@ fn file_that_is_saved_in_place_counts_once_it_is_whole() {
     std::fs::write(&file, config(&whole)).unwrap();
     let rtad = Rtad::serve(&file, &[]);
 
-    for text in ["", &config(half), &config(&other)] {
-        std::fs::write(&file, text).unwrap();
-        std::thread::sleep(Duration::from_millis(200));
+    // A save that takes a second: the file is read many times, and never twice alike.
+    for written in 0..20 {
+        let text = if written == 0 { "" } else { &config(half) };
+        std::fs::write(&file, format!("{text}\n# {written}\n")).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
     }
+    std::fs::write(&file, config(&other)).unwrap();
     let reloaded = rtad.log("config reloaded", 1);
     assert_eq!(reloaded["changed"], "strategy.no-vip.when");
 
