@@ -159,7 +159,8 @@ fn warn_at(py: Python<'_>, warning: String, stack_level: i32) -> PyResult<()> {
     PyErr::warn(py, &category, &message, stack_level)
 }
 
-/// The exception of a failed command, a `rtad.Error`: the text that follows `error: ` on the command line.
+/// The exception of a failed command, a `rtad.Error`: the text that follows `error: ` on the
+/// command line.
 pub fn failure(py: Python<'_>, error: &dyn CommandFailure) -> PyErr {
     let message = match error.mistakes() {
         [] => error_chain(error).replace(['\n', '\r'], " "),

@@ -20,8 +20,8 @@ pub struct ReplayCommand {
     /// Compare with the decisions of this config file, in place of those that were answered
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Exit with 3 if more of the requests change, such as 0.5%, or with 0% if any does; those whose
-    /// rows lack what the answer depends on count too
+    /// Exit with 3 if more of the requests change, such as 0.5%, or with 0% if any does; requests
+    /// whose rows lack a fact of the decision count too
     #[arg(long, value_name = "SHARE", value_parser = share)]
     max_change: Option<f64>,
     /// Print one JSON object

@@ -19,9 +19,9 @@ impl Config {
         changed
     }
 
-    /// What this config lacks of the `old` one as soon as it is served, such as `strategy.new-users`
-    /// or `strategy.new-users.exclude: 1 of 2 entries`. A removed secret is counted, whether or not
-    /// another one replaces it.
+    /// The parts of the `old` config that this one lacks as soon as it is served, such as
+    /// `strategy.new-users` or `strategy.new-users.exclude: 1 of 2 entries`. A removed secret is
+    /// counted, whether or not another one replaces it.
     pub fn removals(&self, old: &Self) -> Vec<String> {
         let table = |config: &Self| Table::try_from(config).expect("plain values serialize");
         let mut removals = Vec::new();

@@ -39,9 +39,10 @@ pub fn one(
     let snapshot = snapshot_of(catalog, &decoded(audience))?;
     let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
     let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
-    let answer: &'static [u8] = match snapshot.contains(&key) {
-        true => br#"{"member":true}"#,
-        false => br#"{"member":false}"#,
+    let answer: &'static [u8] = if snapshot.contains(&key) {
+        br#"{"member":true}"#
+    } else {
+        br#"{"member":false}"#
     };
     Ok(AnswerBody::json(answer))
 }

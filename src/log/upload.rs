@@ -228,7 +228,7 @@ impl Uploads {
 struct Surplus {
     /// Those that are too old, and the oldest of those over the size of all.
     files: Vec<FolderFile>,
-    /// How many are too old by a clock that may be wrong.
+    /// Number of files that are too old by a clock that may be wrong.
     held: usize,
 }
 

@@ -76,8 +76,8 @@ impl Tokens {
         }
     }
 
-    /// Rereads the files, twice, as one may be being written. Returns how many of the old tokens are
-    /// not accepted any more. An error leaves the old tokens valid. Blocks.
+    /// Rereads the files, twice, as one may be being written. Returns the number of old tokens that
+    /// are not accepted any more. An error leaves the old tokens valid. Blocks.
     pub fn reload(&self) -> Result<usize, TokenError> {
         let first = read(&self.files)?;
         std::thread::sleep(SETTLING);

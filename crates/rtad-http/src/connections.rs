@@ -1,11 +1,12 @@
 //! Connections of one runtime: requests, idle timeout and drain.
 //!
 //! The idle timeout runs until a request has arrived with its whole head, so it also limits slow
-//! heads. All connections are inspected four times per timeout: hyper would set a timer per request.
+//! heads. All connections are inspected four times per timeout: hyper would set a timer per
+//! request.
 //!
 //! hyper's graceful shutdown ends a connection after the request that it has begun to answer. It
-//! would reset one whose first request is still in its socket, and wait for the rest of a head; so a
-//! drain waits before it, and ends what is left after it.
+//! would reset one whose first request is still in its socket, and wait for the rest of a head. So
+//! a drain waits before the shutdown, and closes the connections that are left after it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -84,8 +85,8 @@ where
 struct Progress(AtomicU64);
 
 impl Progress {
-    /// Counts the start or the answer of a request. There is one writer, so no locked instruction is
-    /// needed.
+    /// Counts the start or the answer of a request. There is one writer, so no locked instruction
+    /// is needed.
     fn advance(&self) {
         self.0
             .store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -178,8 +179,8 @@ impl<S: RequestService> Connections<S> {
         self.watched.insert(watched.task.id(), watched);
     }
 
-    /// Waits for the end of a connection or the next inspection, which closes idle ones. Returns the
-    /// number of connections that have ended. Cancel safe.
+    /// Waits for the end of a connection or the next inspection, which closes idle ones. Returns
+    /// the number of connections that have ended. Cancel safe.
     pub async fn tend(&mut self) -> usize {
         tokio::select! {
             Some(ended) = self.tasks.join_next_with_id() => {

@@ -25,7 +25,7 @@ pub struct Remains {
     pub bytes: u64,
 }
 
-/// What the name of a file says.
+/// The parts of a file's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileOrigin {
     /// The pod, as names of files have it.

@@ -48,7 +48,7 @@ fn key(n: u64) -> Key {
 /// Events between two readings of the clock, which costs as much as several events.
 const TIMED: u64 = 1 << 16;
 
-/// Observes `keys` in batches, and those of a batch without room one by one; returns CPU seconds and
+/// Observes `keys` in batches, those of a batch without room one by one; returns CPU seconds and
 /// the numbers of new and of events without room.
 fn run(window: &mut Window, keys: std::ops::Range<u64>, batch: usize) -> (f64, u64, u64) {
     let (mut seconds, mut new, mut full) = (0.0, 0, 0);

@@ -182,7 +182,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The log was not written. No request of the group is answered, and no further cycle may follow.
+    /// The log was not written. No request of the group is answered, and no further cycle may
+    /// follow.
     fn run_cycle(&mut self, wait: Duration) -> io::Result<bool> {
         let mut requests = std::mem::take(&mut self.buffers.requests);
         let is_closed = self.queue.take(wait, &mut requests);

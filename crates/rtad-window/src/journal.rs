@@ -1,5 +1,5 @@
-//! Log of a window while it is written: groups, syncs, segments. After a failure it must not be used:
-//! the next start reads what was written.
+//! Log of a window while it is written: groups, syncs, segments. After a failure it must not be
+//! used: the next start reads what was written.
 
 use std::fs::File;
 use std::io;
@@ -176,9 +176,10 @@ impl Journal {
         else {
             return Ok(());
         };
-        let ended = match waits {
-            true => result.recv().map_err(|_| mpsc::TryRecvError::Disconnected),
-            false => result.try_recv(),
+        let ended = if waits {
+            result.recv().map_err(|_| mpsc::TryRecvError::Disconnected)
+        } else {
+            result.try_recv()
         };
         match ended {
             Err(mpsc::TryRecvError::Empty) => Ok(()),

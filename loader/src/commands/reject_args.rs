@@ -41,9 +41,9 @@ impl RejectArgs {
 #[derive(Debug, Clone, Copy, Args)]
 pub struct RejectLimit {
     /// Publish nothing if more than this fraction of the values is malformed: of all inputs, of one
-    /// or of a column; or if an input has rows but no usable id. Blank values do not count, nor less
-    /// than 10 malformed ones of a column or of one of several inputs, unless most are. 1 accepts
-    /// all
+    /// or of a column; or if an input has rows but no usable id. Blank values do not count, nor
+    /// fewer than 10 malformed ones of a column or of one of several inputs, unless most are. 1
+    /// accepts all
     #[arg(long, value_name = "RATIO", default_value_t = 0.01,
         value_parser = parse_ratio)]
     max_reject_ratio: f64,
@@ -194,6 +194,9 @@ impl RejectLimit {
             self.check_ratios(&Part::whole("all inputs"), &total, &columns)?;
         }
 
+        if self.allow_lookalikes {
+            return Ok(());
+        }
         for (source, counts) in inputs() {
             self.check_kinds(&source.name(), counts)?;
         }
@@ -249,7 +252,10 @@ impl RejectLimit {
         let values = counts.values - counts.of(Reason::Blank);
         self.check_ratio(part, counts.malformed(), values, Hint::of(counts))?;
 
-        for column in columns.iter().filter(|_| columns.len() > 1) {
+        if columns.len() < 2 {
+            return Ok(());
+        }
+        for column in columns {
             let part = Part {
                 name: format!("column {} of {}", column.name, part.name),
                 is_whole: false,
@@ -287,7 +293,7 @@ impl RejectLimit {
 
     fn check_kinds(self, name: &str, counts: &Counts) -> Result<(), InputRejected> {
         let input = name.to_owned();
-        for ((kind, look), count) in counts.lookalikes().filter(|_| !self.allow_lookalikes) {
+        for ((kind, look), count) in counts.lookalikes() {
             let usable = counts.usable.of(kind);
             if count * 2 > usable {
                 return Err(InputRejected::Lookalikes {
@@ -315,7 +321,7 @@ impl RejectLimit {
     }
 }
 
-/// What a limit is applied to.
+/// The part of the input that a limit is for.
 struct Part {
     name: String,
     /// Whether it is all of the input.

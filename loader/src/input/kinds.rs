@@ -89,7 +89,7 @@ impl Kinds {
         is_any([IdKind::Idfa, IdKind::Gaid]) && is_any([IdKind::Oaid, IdKind::Openid])
     }
 
-    /// How an id is read.
+    /// The reading of an id.
     #[inline]
     pub fn reading(&self, id: &[u8]) -> Reading {
         match self.only() {

@@ -206,7 +206,7 @@ impl Counts {
         &mut self.columns[index]
     }
 
-    /// What most of the malformed values look like.
+    /// The look of most of the malformed values.
     pub fn look(&self) -> Option<Look> {
         let index = (0..Look::ALL.len()).max_by_key(|index| self.looks[*index])?;
         (self.looks[index] * 2 > self.malformed()).then_some(Look::ALL[index])

@@ -99,7 +99,7 @@ fn every_report_counts_by_column_and_input() {
             assert!(text.lines().any(is_row), "{command}: {name}: {text}");
         }
 
-        // What is refused is neither hidden by good files nor used in part.
+        // A refused file is neither hidden by good ones nor used in part.
         let before = sandbox.store();
         let refused = sandbox.run(&format!(
             "{command} --json {COLUMNS} --max-reject-ratio 1 {flag} {{}}/other.csv {{}}/cut.gz"

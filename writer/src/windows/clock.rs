@@ -43,7 +43,7 @@ impl WindowTime {
     /// Moves to a reading of both clocks.
     fn advance(&mut self, wall: Duration, at: Instant) {
         let window = self.window.as_str();
-        // What the monotonic clock allows.
+        // The time that the monotonic clock allows.
         let steady = self.now + at.saturating_duration_since(self.read_at);
         let ahead = wall.saturating_sub(steady);
         let behind = self.now.saturating_sub(wall);

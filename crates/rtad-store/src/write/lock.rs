@@ -22,10 +22,11 @@ use crate::layout::{audience_path, window_path};
 use rtad_core::files::{FileLock, sync_dir};
 use rtad_core::snapshot::AudienceName;
 
-/// The retry interval and time-out of a lock that is busy.
+/// The retry interval and time-out of a lock that is busy, and the reason of the conflict after it.
 struct LockRetry {
     interval: Duration,
     timeout: Duration,
+    reason: &'static str,
 }
 
 impl LockRetry {
@@ -33,15 +34,18 @@ impl LockRetry {
     const EXCLUSIVE: Self = Self {
         interval: Duration::from_millis(20),
         timeout: Duration::from_secs(2),
+        reason: "another process is publishing this audience",
     };
     const SHARED: Self = Self {
         interval: Duration::from_millis(50),
         timeout: Duration::from_secs(30),
+        reason: "another process is publishing this audience, or a gc is at work",
     };
     /// Replacing `CURRENT` takes milliseconds.
     const CURRENT: Self = Self {
         interval: Duration::from_millis(5),
         timeout: Duration::from_secs(30),
+        reason: "another writer is at work",
     };
 }
 
@@ -49,9 +53,7 @@ impl LockRetry {
 const LOCK: &str = "LOCK";
 const CURRENT_LOCK: &str = "CURRENT.LOCK";
 
-const CURRENT_HELD: &str = "another writer is at work";
-
-/// What a lock may create in a directory. A missing folder of an audience, and a missing store,
+/// The folders that a lock may create in a directory. A missing folder of an audience, and a missing store,
 /// may be behind a mount that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creates {
@@ -84,14 +86,13 @@ pub async fn lock(
     audience: &AudienceName,
     creates: Creates,
 ) -> Result<Option<FileLock>, StoreError> {
-    let reason = "another process is publishing this audience";
     let path = audience_path(audience).join(LOCK);
     retry(
         backend,
         audience,
         path,
         creates,
-        (LockRetry::EXCLUSIVE, reason),
+        LockRetry::EXCLUSIVE,
         lock_and_sweep,
     )
     .await
@@ -108,14 +109,13 @@ pub async fn lock_shared(
     audience: &AudienceName,
     creates: Creates,
 ) -> Result<Option<FileLock>, StoreError> {
-    let reason = "another process is publishing this audience, or a gc is at work";
     let path = audience_path(audience).join(LOCK);
     retry(
         backend,
         audience,
         path,
         creates,
-        (LockRetry::SHARED, reason),
+        LockRetry::SHARED,
         try_lock_shared,
     )
     .await
@@ -138,7 +138,7 @@ pub async fn lock_current(
         audience,
         path,
         Creates::Nothing,
-        (LockRetry::CURRENT, CURRENT_HELD),
+        LockRetry::CURRENT,
         take,
     )
     .await
@@ -167,15 +167,7 @@ pub async fn lock_window(
         Creates::Nothing
     };
     let path = window_path(window).join(CURRENT_LOCK);
-    retry(
-        backend,
-        window,
-        path,
-        creates,
-        (LockRetry::CURRENT, CURRENT_HELD),
-        take,
-    )
-    .await
+    retry(backend, window, path, creates, LockRetry::CURRENT, take).await
 }
 
 /// Tries to `take` the lock at `path`, in its folder, until it is taken, held, or busy for too
@@ -185,7 +177,7 @@ async fn retry(
     audience: &AudienceName,
     path: Path,
     creates: Creates,
-    (retry, reason): (LockRetry, &str),
+    retry: LockRetry,
     take: fn(&FilePath) -> io::Result<Try>,
 ) -> Result<Option<FileLock>, StoreError> {
     let Backend::Directory(Directory { root, .. }) = backend else {
@@ -203,7 +195,7 @@ async fn retry(
                 tokio::time::sleep(retry.interval).await
             }
             Ok(Try::Busy | Try::Held) => {
-                let reason = format!("{reason}: {} is locked", path.display());
+                let reason = format!("{}: {} is locked", retry.reason, path.display());
                 return Err(StoreError::conflict(audience, reason, true));
             }
             Err(error) => {

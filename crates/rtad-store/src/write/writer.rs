@@ -111,13 +111,13 @@ impl StoreWriter {
             return Ok(());
         };
         let generation = live.current.generation;
-        match self.store.has_signature(audience, generation).await? {
-            true => Err(StoreError::Unsigned {
-                audience: audience.clone(),
-                generation,
-            }),
-            false => Ok(()),
+        if !self.store.has_signature(audience, generation).await? {
+            return Ok(());
         }
+        Err(StoreError::Unsigned {
+            audience: audience.clone(),
+            generation,
+        })
     }
 
     /// Whether an unsigned write is refused that readers with public keys would refuse.

@@ -54,7 +54,7 @@ fn start_makes_the_log_that_it_reads_durable() {
     assert_eq!(restarted.disk.synced_bytes(&path), bytes);
 }
 
-/// What was acknowledged is in the file: the next start reads it.
+/// The file has all acknowledged events: the next start reads them.
 #[test]
 fn failed_sync_of_an_interval_ends_the_thread() {
     let dir = tempfile::tempdir().unwrap();

@@ -38,8 +38,8 @@ pub struct RequestConfig {
     /// Fields of attributes that conditions read: `os`, `app`, `slot`, `region`, `request_type`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<Attribute, Named>,
-    /// Mapping from the platform's values of `os` to operating systems; an enum's by number or name.
-    /// Others are absent, and counted. Unset = the platform uses these words itself.
+    /// Mapping from the platform's values of `os` to operating systems; an enum's by number or
+    /// name. Others are absent, and counted. Unset = the platform uses these words itself.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub os_values: BTreeMap<String, String>,
     /// List of ids that carry their kind, see `[platform.request.id_list]`.
