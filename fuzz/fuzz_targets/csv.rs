@@ -3,7 +3,7 @@
 
 #[path = "../loader.rs"]
 mod loader;
-use loader::{keys, progress};
+use loader::progress;
 use rtad_fuzz::memory;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| loader::check_csv(input));
