@@ -200,6 +200,20 @@ fn names_outside_the_database_are_refused() {
     );
 }
 
+/// Its start is the first instant of its date on the local clock, at midnight or later.
+fn assert_starts_its_date(day: &Period, zone: &TimeZone) {
+    let date = |time: SystemTime| {
+        let seconds = time.duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let timestamp = Timestamp::from_second(seconds as i64).unwrap();
+        zone.to_datetime(timestamp).date()
+    };
+    let first = date(day.start);
+    let before = date(day.start - Duration::from_secs(1));
+    let name = zone.iana_name();
+    assert_eq!(first.to_string(), day.date(), "{name:?}");
+    assert!(before < first, "{name:?}: {day:?}");
+}
+
 /// Every change of every zone since 1970: periods follow each other without gaps, their numbers
 /// grow, and dates are those of the local clock unless it was set back.
 #[test]
@@ -231,6 +245,9 @@ fn periods_are_contiguous_around_all_changes_of_all_zones() {
                     let last = period.end - Duration::from_nanos(1);
                     for time in [period.start, period.start + Duration::from_secs(1), last] {
                         assert_eq!(calendar.at(time), period, "{name}");
+                    }
+                    if unit == PeriodUnit::Day {
+                        assert_starts_its_date(&period, &zone);
                     }
                     let next = calendar.at(period.end);
                     assert_eq!(next.start, period.end, "{name}");
