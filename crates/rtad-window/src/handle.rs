@@ -25,6 +25,8 @@ pub struct WindowHandle(Arc<Inner>);
 struct Inner {
     queue: Arc<Queue>,
     published: Published,
+    /// Whether the window has files.
+    is_kept: bool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -142,43 +144,55 @@ impl WindowHandle {
     }
 
     /// Writes a checkpoint beside traffic, and removes the log before it. `None` for a window that
-    /// is not kept, and if the log failed meanwhile.
+    /// is not kept.
     ///
     /// # Errors
     ///
-    /// The checkpoint could not be written; the one before stays.
+    /// The checkpoint could not be written, and the one before stays; the log has failed; or the
+    /// window is closed.
     pub async fn checkpoint(&self, unix_seconds: u64) -> io::Result<Option<SavedCheckpoint>> {
         let (reply, answer) = oneshot::channel();
-        match self.0.queue.push(Request::Checkpoint {
+        let request = Request::Checkpoint {
             unix_seconds,
             reply,
-        }) {
-            Ok(()) => answer.await.unwrap_or(Ok(None)),
-            Err(_) => Ok(None),
+        };
+        match self.0.queue.push(request) {
+            Ok(()) => answer.await.unwrap_or_else(|_| self.no_checkpoint()),
+            Err(_) => self.no_checkpoint(),
         }
     }
 
     /// Writes what waits, and a checkpoint: the next start reads no log. Requests are refused from
-    /// now on.
+    /// now on. `None` for a window that is not kept.
     ///
     /// # Errors
     ///
-    /// The checkpoint could not be written; the one before and the log stay.
+    /// The checkpoint could not be written, and the one before and the log stay; the log has
+    /// failed; or the window was closed before.
     pub async fn close(&self, unix_seconds: u64) -> io::Result<Option<SavedCheckpoint>> {
         let (reply, answer) = oneshot::channel();
-        let asked = self.0.queue.push(Request::Checkpoint {
+        let request = Request::Checkpoint {
             unix_seconds,
             reply,
-        });
-        self.0.queue.close();
-        let saved = match asked {
-            Ok(()) => answer.await.unwrap_or(Ok(None)),
-            Err(_) => Ok(None),
+        };
+        let saved = match self.0.queue.push_last(request) {
+            Ok(()) => answer.await.unwrap_or_else(|_| self.no_checkpoint()),
+            Err(_) => self.no_checkpoint(),
         };
         // The thread has nothing left to do, or cannot write.
         let inner = Arc::clone(&self.0);
         let _ = tokio::task::spawn_blocking(move || inner.end()).await;
         saved
+    }
+
+    /// The result of a thread that has ended.
+    fn no_checkpoint(&self) -> io::Result<Option<SavedCheckpoint>> {
+        if self.0.is_kept {
+            return Err(io::Error::other(
+                "the window is closed, or its log has failed",
+            ));
+        }
+        Ok(None)
     }
 
     /// Whether the window's thread has ended: after `close`, or by a panic.
@@ -230,6 +244,7 @@ fn spawn(
     queue: Arc<Queue>,
 ) -> io::Result<WindowHandle> {
     let published = Published::default();
+    let is_kept = journal.is_some();
     let shared = (Arc::clone(&queue), Arc::clone(&published));
     let engine = Engine::new(loaded, journal, checkpoint_unix_seconds, settings, shared);
     let thread = std::thread::Builder::new()
@@ -239,6 +254,7 @@ fn spawn(
     Ok(WindowHandle(Arc::new(Inner {
         queue,
         published,
+        is_kept,
         thread,
     })))
 }

@@ -124,6 +124,29 @@ struct QueueState {
     is_waiting: bool,
 }
 
+impl QueueState {
+    fn push(&mut self, request: Request) -> Result<(), Failure> {
+        if !self.is_writable || self.is_closed {
+            return Err(Failure::NotWritable);
+        }
+        let weight = self.weight + request.weight();
+        // A request that finds the queue empty is accepted, however large it is. A checkpoint is
+        // small, and a stop needs it.
+        let is_checkpoint = matches!(request, Request::Checkpoint { .. });
+        if weight > MAX_WAITING && self.weight > 0 && !is_checkpoint {
+            return Err(Failure::Overloaded);
+        }
+        self.weight = weight;
+        self.requests.push_back(request);
+        Ok(())
+    }
+
+    const fn close(&mut self) {
+        self.is_closed = true;
+        self.is_nudged = true;
+    }
+}
+
 impl Queue {
     pub fn new() -> Self {
         let state = QueueState {
@@ -155,20 +178,18 @@ impl Queue {
 
     pub fn push(&self, request: Request) -> Result<(), Failure> {
         let mut state = self.state();
-        if !state.is_writable || state.is_closed {
-            return Err(Failure::NotWritable);
-        }
-        let weight = state.weight + request.weight();
-        // A request that finds the queue empty is accepted, however large it is. A checkpoint is
-        // small, and a stop needs it.
-        let is_checkpoint = matches!(request, Request::Checkpoint { .. });
-        if weight > MAX_WAITING && state.weight > 0 && !is_checkpoint {
-            return Err(Failure::Overloaded);
-        }
-        state.weight = weight;
-        state.requests.push_back(request);
+        state.push(request)?;
         self.wake(state);
         Ok(())
+    }
+
+    /// Accepts a last request. The thread ends after it, and after nothing else.
+    pub fn push_last(&self, request: Request) -> Result<(), Failure> {
+        let mut state = self.state();
+        let pushed = state.push(request);
+        state.close();
+        self.wake(state);
+        pushed
     }
 
     /// Wakes the thread for other work.
@@ -181,8 +202,7 @@ impl Queue {
     /// Ends the thread after the requests that wait.
     pub fn close(&self) {
         let mut state = self.state();
-        state.is_closed = true;
-        state.is_nudged = true;
+        state.close();
         self.wake(state);
     }
 
@@ -236,6 +256,18 @@ mod tests {
             keys: vec![[0; 16]; keys],
             reply: oneshot::channel().0,
         }
+    }
+
+    #[test]
+    fn nothing_follows_the_last_request() {
+        let queue = Queue::new();
+        queue.push(request(1)).unwrap();
+        queue.push_last(request(2)).unwrap();
+        assert_eq!(queue.push(request(3)), Err(Failure::NotWritable));
+        assert_eq!(queue.push_last(request(4)), Err(Failure::NotWritable));
+        let mut group = Vec::new();
+        assert!(queue.take(Duration::from_secs(60), &mut group));
+        assert_eq!(group.len(), 2);
     }
 
     #[test]

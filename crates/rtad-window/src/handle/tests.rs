@@ -94,8 +94,10 @@ async fn full_disk_ends_the_window_and_the_next_start_has_what_was_acknowledged(
         assert!(!window.state().is_writable);
         assert_eq!(window.observe(keys(2..3), None, None).await, refused);
         assert!(window.counts(keys(0..1)).await.is_err());
-        assert!(window.checkpoint(0).await.unwrap().is_none());
-        assert!(window.close(0).await.unwrap().is_none());
+        assert!(window.checkpoint(0).await.is_err());
+        for _ in 0..2 {
+            assert!(window.close(0).await.is_err());
+        }
         drop(window);
         let restarted = open(dir.path(), durability);
         assert_eq!(restarted.counts(keys(0..3)).await.unwrap(), [1, 0, 0]);
@@ -133,7 +135,7 @@ async fn closed_window_refuses_and_its_files_need_no_log() {
         window.observe(keys(0..1), None, None).await,
         Err(Failure::NotWritable)
     );
-    assert!(window.checkpoint(0).await.unwrap().is_none());
+    assert!(window.checkpoint(0).await.is_err());
     assert!(!window.state().is_writable);
     drop(window);
     for entry in std::fs::read_dir(dir.path()).unwrap() {
@@ -148,6 +150,24 @@ async fn closed_window_refuses_and_its_files_need_no_log() {
         restarted.counts(keys(0..1001)).await.unwrap(),
         [vec![1; 1000], vec![0]].concat()
     );
+}
+
+/// The file system reports a failed sync once: a second close finds nothing to sync.
+#[tokio::test]
+async fn second_close_after_a_failed_sync_is_no_success() {
+    for failing in [1, 2, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Arc::new(FaultyDisk::default());
+        let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
+        let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
+        let long = Durability::Interval(Duration::from_secs(7200));
+        let window = WindowHandle::start(locked, loaded, settings(long)).unwrap();
+        window.observe(keys(0..10), None, None).await.unwrap();
+        disk.fail_syncs(failing);
+        for _ in 0..3 {
+            assert!(window.close(0).await.is_err(), "{failing}");
+        }
+    }
 }
 
 #[tokio::test]
