@@ -41,7 +41,7 @@ use rtad_window::OpenError;
 use super::telemetry::Telemetry;
 use config::{CallbackConfig, Config, WindowConfig};
 use counters::lag_of;
-use followed::Follower;
+use followed::{FollowTimes, Follower};
 use owner::ClaimError;
 use remote::RemoteWindow;
 use reports::Reports;
@@ -190,7 +190,7 @@ impl Windows {
                     window: Arc::clone(&served),
                     reports,
                     store: store.clone(),
-                    every,
+                    times: FollowTimes::new(every),
                 });
             }
             windows

@@ -29,10 +29,28 @@ use crate::TOOL;
 const MAX_DELTA_KEYS: u64 = 200_000;
 /// Keys whose counts are read at a time.
 const COUNT_BATCH: usize = 10_000;
-/// Pause after a failure.
-const RETRY: Duration = Duration::from_secs(1);
-/// Time between reads of an idle audience.
-const CHECK: Duration = Duration::from_secs(5);
+
+/// Times between the writes and reads of an audience.
+#[derive(Debug, Clone, Copy)]
+pub struct FollowTimes {
+    /// Shortest interval between writes.
+    every: Duration,
+    /// Pause after a failure.
+    retry: Duration,
+    /// Time between reads of an idle audience. A lifted tombstone waits as long: each read is a
+    /// request to the store.
+    check: Duration,
+}
+
+impl FollowTimes {
+    pub const fn new(every: Duration) -> Self {
+        Self {
+            every,
+            retry: Duration::from_secs(1),
+            check: Duration::from_secs(5),
+        }
+    }
+}
 
 /// Version of an audience that this task wrote last. Tombstones are of other writers.
 #[derive(Default)]
@@ -85,8 +103,7 @@ pub struct Follower {
     pub(super) window: Arc<ServedWindow>,
     pub(super) reports: Arc<Reports>,
     pub(super) store: StoreWriter,
-    /// Shortest interval between writes.
-    pub(super) every: Duration,
+    pub(super) times: FollowTimes,
     pub(super) lag_seconds: Gauge,
 }
 
@@ -95,19 +112,19 @@ impl Follower {
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut session = Session::default();
         let mut next = Instant::now();
-        let mut check_at = next + CHECK;
+        let mut check_at = next + self.times.check;
         loop {
             let is_stopping = *stop.borrow();
             if !is_stopping {
                 tokio::select! {
                     () = self.reports.wake.notified() => {}
                     _ = stop.changed() => continue,
-                    () = tokio::time::sleep(RETRY) => {}
+                    () = tokio::time::sleep(self.times.retry) => {}
                 }
                 self.update_lag();
                 sleep_until(next).await;
             }
-            next = Instant::now() + self.every;
+            next = Instant::now() + self.times.every;
             if self.window.is_fenced() {
                 // The other owner writes the audience.
                 return;
@@ -125,9 +142,9 @@ impl Follower {
                 };
                 let written = self.with_lag(written).await;
                 if !self.finish(&mut session, due, written) {
-                    next = Instant::now() + RETRY;
+                    next = Instant::now() + self.times.retry;
                 }
-                check_at = Instant::now() + CHECK;
+                check_at = Instant::now() + self.times.check;
                 self.update_lag();
             }
             if is_stopping {
@@ -193,7 +210,7 @@ impl Follower {
         loop {
             tokio::select! {
                 written = &mut write => return written,
-                () = tokio::time::sleep(RETRY) => self.update_lag(),
+                () = tokio::time::sleep(self.times.retry) => self.update_lag(),
             }
         }
     }

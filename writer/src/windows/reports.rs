@@ -27,6 +27,8 @@ struct State {
     /// The oldest report that is being written.
     writing: Option<Instant>,
     renews: bool,
+    #[cfg(test)]
+    retries: u32,
 }
 
 /// Reports to publish.
@@ -54,6 +56,12 @@ impl Reports {
     #[cfg(test)]
     pub fn hold(&self) -> impl Sized {
         self.state.lock()
+    }
+
+    /// Number of attempts that failed.
+    #[cfg(test)]
+    pub fn retries(&self) -> u32 {
+        self.state.lock().retries
     }
 
     pub fn add<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
@@ -109,6 +117,10 @@ impl Reports {
     pub fn retry(&self, due: Due) {
         let mut state = self.state.lock();
         state.waiting = state.writing.take().or(state.waiting);
+        #[cfg(test)]
+        {
+            state.retries += 1;
+        }
         match due {
             Due::Changes(keys) if !state.renews => state.keys.extend(keys),
             Due::Changes(_) => {}

@@ -25,12 +25,23 @@ impl Following {
             window: Arc::clone(&owner.window),
             reports: Arc::clone(&owner.reports),
             store: depot.writer(),
-            every: Duration::from_millis(5),
+            times: FollowTimes {
+                every: Duration::from_millis(5),
+                retry: Duration::from_millis(20),
+                check: Duration::from_millis(50),
+            },
             lag_seconds: lag_of(&Telemetry::default(), &owner.audience.name),
         };
         let stop = watch::Sender::new(false);
         let task = runtime.spawn(follower.run(stop.subscribe()));
         Self { owner, stop, task }
+    }
+
+    /// Waits until an attempt fails that begins from now on.
+    fn wait_for_attempt(&self) {
+        let before = self.owner.reports.retries();
+        // The first may have begun before.
+        wait_until("an attempt", || self.owner.reports.retries() >= before + 2);
     }
 
     fn stop(self, runtime: &Runtime) {
@@ -75,10 +86,10 @@ fn audience_is_not_published_to_a_store_that_lost_it() {
 
     runtime.block_on(following.owner.observe(&[[2; 16]]));
     following.owner.reports.renew();
-    std::thread::sleep(Duration::from_millis(1500));
+    following.wait_for_attempt();
     assert_eq!(std::fs::read_dir(store).unwrap().count(), 0);
     std::fs::remove_dir(store).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    following.wait_for_attempt();
     assert!(!store.exists());
 
     std::fs::rename(&mounted, store).unwrap();
