@@ -21,8 +21,13 @@ pub struct Write {
     pub(crate) request: WriteRequest,
     pub(crate) reply: Reply<Written>,
     pub(crate) waiting: WaitingGuard,
-    /// Share of the process-wide limit of waiting keys.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    pub(crate) permit: Option<WaitingPermit>,
+}
+
+/// Share of the limits of waiting keys.
+pub struct WaitingPermit {
+    pub(crate) _of_audience: OwnedSemaphorePermit,
+    pub(crate) _of_all: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]

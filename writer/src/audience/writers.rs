@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, error::TrySendError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::StoreWriter;
 
 use super::batch::WriteRequest;
-use super::commands::{AudienceChange, Command, Write, Written};
+use super::commands::{AudienceChange, Command, WaitingPermit, Write, Written};
 use super::session::Session;
 use super::writer::{WriteLimits, Writer};
 use crate::error::ApiError;
@@ -23,12 +23,16 @@ use crate::telemetry::Telemetry;
 const QUEUE: usize = 1024;
 /// Maximum number of waiting keys in the process: 64 MiB.
 const MAX_WAITING_KEYS: usize = 4 << 20;
+/// Maximum number of waiting keys per audience: a slow one leaves a quarter to the others.
+const MAX_KEYS_OF_AUDIENCE: usize = 3 << 20;
 
 pub struct Writers {
     pub(crate) store: StoreWriter,
     limits: WriteLimits,
     telemetry: Arc<Telemetry>,
-    permits: Arc<Semaphore>,
+    /// Room for the keys of all audiences, and of each.
+    room: Arc<Semaphore>,
+    rooms: Mutex<HashMap<AudienceName, Arc<Semaphore>>>,
     /// `None` once draining.
     queues: Mutex<Option<HashMap<AudienceName, mpsc::Sender<Command>>>>,
     tasks: Mutex<JoinSet<()>>,
@@ -36,12 +40,13 @@ pub struct Writers {
 
 impl Writers {
     pub fn new(store: StoreWriter, limits: WriteLimits, telemetry: Arc<Telemetry>) -> Self {
-        let permits = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
+        let room = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
         Self {
             store,
             limits,
             telemetry,
-            permits,
+            room,
+            rooms: Mutex::default(),
             queues: Mutex::new(Some(HashMap::new())),
             tasks: Mutex::default(),
         }
@@ -71,7 +76,7 @@ impl Writers {
         request: WriteRequest,
     ) -> Result<Written, ApiError> {
         let (reply, answer) = oneshot::channel();
-        let permit = self.permit_for(request.keys.len())?;
+        let permit = self.permit_for(audience, request.keys.len())?;
         let waiting = self.telemetry.waiting();
         self.send(
             audience,
@@ -97,15 +102,37 @@ impl Writers {
         answer.await.unwrap_or(Err(ApiError::Internal))
     }
 
-    fn permit_for(&self, keys: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
-        let keys = u32::try_from(keys).map_err(|_| ApiError::Overloaded)?;
+    fn permit_for(
+        &self,
+        audience: &AudienceName,
+        keys: usize,
+    ) -> Result<Option<WaitingPermit>, ApiError> {
         if keys == 0 {
             return Ok(None);
         }
-        Arc::clone(&self.permits)
-            .try_acquire_many_owned(keys)
-            .map(Some)
-            .map_err(|_| ApiError::Overloaded)
+        let keys = u32::try_from(keys).map_err(|_| ApiError::Overloaded)?;
+        let acquire = |room: Arc<Semaphore>| {
+            room.try_acquire_many_owned(keys)
+                .map_err(|_| ApiError::Overloaded)
+        };
+        let of_audience = acquire(self.room_of(audience))?;
+        let of_all = acquire(Arc::clone(&self.room))?;
+        Ok(Some(WaitingPermit {
+            _of_audience: of_audience,
+            _of_all: of_all,
+        }))
+    }
+
+    /// The room of an audience. Those that are not in use are dropped: names may be of no audience.
+    fn room_of(&self, audience: &AudienceName) -> Arc<Semaphore> {
+        let mut rooms = self.rooms.lock();
+        if let Some(room) = rooms.get(audience) {
+            return Arc::clone(room);
+        }
+        rooms.retain(|_, room| room.available_permits() < MAX_KEYS_OF_AUDIENCE);
+        let room = Arc::new(Semaphore::new(MAX_KEYS_OF_AUDIENCE));
+        rooms.insert(audience.clone(), Arc::clone(&room));
+        room
     }
 
     fn send(&self, audience: &AudienceName, mut command: Command) -> Result<(), ApiError> {
@@ -154,5 +181,40 @@ struct CountOnDrop<'a> {
 impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
         self.telemetry.write(self.audience, self.op, self.result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtad_store::Store;
+
+    use super::*;
+
+    #[test]
+    fn waiting_writes_of_one_audience_leave_room_for_others() {
+        let limits = WriteLimits {
+            every: std::time::Duration::ZERO,
+            max_batch: 1000,
+        };
+        let store = StoreWriter::new(Store::in_memory()).unwrap();
+        let writers = Writers::new(store, limits, Arc::default());
+        let audience = |name: &str| -> AudienceName { name.parse().unwrap() };
+        let fill = |name: &str| {
+            let mut held = Vec::new();
+            while let Ok(permit) = writers.permit_for(&audience(name), 100_000) {
+                held.push(permit);
+            }
+            held
+        };
+
+        let slow = fill("slow");
+        assert_eq!(slow.len(), 31);
+        let other = fill("other");
+        assert_eq!(other.len(), 10);
+        assert_eq!(fill("third").len(), 0);
+        drop(slow);
+        drop(other);
+        assert_eq!(fill("fourth").len(), 31);
+        assert_eq!(writers.rooms.lock().len(), 1, "unused rooms are kept");
     }
 }

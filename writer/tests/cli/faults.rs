@@ -200,8 +200,8 @@ fn overload_is_counted() {
             &format!("rtad_writer_writes_total{labels}"),
         )
     };
-    // The limit of waiting keys.
-    let mut others: Vec<_> = (0..41).map(|_| serve.connect()).collect();
+    // The limit of waiting keys of an audience.
+    let mut others: Vec<_> = (0..31).map(|_| serve.connect()).collect();
     for (index, other) in others.iter_mut().enumerate() {
         other.send_write("remove", &all);
         let queued = (index + 1) as f64;
@@ -212,12 +212,12 @@ fn overload_is_counted() {
     api.post(DEVICES, &json!({"op": "remove", "ids": all}))
         .problem(503, "overloaded");
     assert_eq!(counted("overloaded"), 1.0);
-    // A nonexistent audience.
+    // Others have room, also one that does not exist.
     api.post(
         "/v1/audiences/b/devices",
         &json!({"op": "remove", "ids": all}),
     )
-    .problem(503, "overloaded");
+    .problem(404, "unknown_audience");
     assert!(!serve.metrics().contains("audience=\"b\""));
 }
 
