@@ -64,10 +64,9 @@ def log(folder):
 
 
 def queries(heading, page=GUIDE):
-    """The ```sql blocks of a section of a guide, with the sample of this test."""
+    """The ```sql blocks of a section of a guide."""
     section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"^```sql\n(.*?)^```$", section, re.M | re.S)
-    return [block.replace("sample = 0.01", f"sample = {SAMPLE}") for block in blocks]
+    return re.findall(r"^```sql\n(.*?)^```$", section, re.M | re.S)
 
 
 def run(log, heading):
