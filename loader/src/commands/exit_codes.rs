@@ -26,7 +26,9 @@ impl CommandFailure for Stopped {
 impl CommandFailure for OutputFileError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::IsInput { .. } | Self::NoFolder { .. } => ExitStatus::Usage,
+            Self::IsInput { .. } | Self::NoFolder { .. } | Self::LinkToNothing { .. } => {
+                ExitStatus::Usage
+            }
             Self::Write { .. } => ExitStatus::Unexpected,
         }
     }

@@ -64,6 +64,8 @@ pub enum OutputFileError {
     IsInput { path: String },
     #[error("{path}: its folder does not exist")]
     NoFolder { path: String },
+    #[error("{path}: is a link to a file that does not exist: expected a file, or a link to one")]
+    LinkToNothing { path: String },
     #[error("{path}: could not write it")]
     Write { path: String, source: io::Error },
 }
@@ -116,32 +118,41 @@ impl PrivateFile {
     }
 }
 
-/// Refuses to write to one of the inputs, by whatever name, and to a folder that does not exist:
-/// the file may be written after hours of work.
-pub fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileError> {
-    let identity = |path: &Path| {
-        let file = std::fs::metadata(path).ok()?;
-        Some((file.dev(), file.ino()))
-    };
-    let output = identity(path);
-    let is_output = |source: &Source| match source {
-        Source::Stdin | Source::Remote(_) | Source::Batches(_) => false,
-        Source::File(input) => output.is_some() && identity(input) == output,
-    };
-    if sources.iter().any(is_output) {
-        return Err(OutputFileError::IsInput {
-            path: path.display().to_string(),
-        });
+/// Refuses to write to one of the inputs, by whatever name, to a folder that does not exist, and
+/// through a link that says nothing of what it creates.
+fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileError> {
+    let name = || path.display().to_string();
+    if let Some(output) = identity(path) {
+        let is_output = |source: &Source| match source {
+            // A terminal may be read and written.
+            Source::Stdin => {
+                let stdin = Path::new("/dev/stdin");
+                stdin.is_file() && identity(stdin) == Some(output)
+            }
+            Source::File(input) => identity(input) == Some(output),
+            Source::Remote(_) | Source::Batches(_) => false,
+        };
+        if sources.iter().any(is_output) {
+            return Err(OutputFileError::IsInput { path: name() });
+        }
+        return Ok(());
     }
-    match path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
-    {
-        Some(_) => Err(OutputFileError::NoFolder {
-            path: path.display().to_string(),
-        }),
-        None => Ok(()),
+
+    if path.is_symlink() {
+        return Err(OutputFileError::LinkToNothing { path: name() });
     }
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            Err(OutputFileError::NoFolder { path: name() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file that a path leads to.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
 }
 
 /// Opens a file that only its owner can read, also if it existed with another mode.

@@ -233,8 +233,22 @@ fn output_file_is_not_one_of_the_inputs() {
             assert_eq!(std::fs::read_to_string(&input).unwrap(), text, "{command}");
         }
     }
+    // Standard input is a file, too.
+    let from_stdin = format!("build {audience} --rejects {{}}/linked -");
+    let refused = command(sandbox.path(), &from_stdin)
+        .stdin(std::fs::File::open(&input).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(&input).unwrap(), text);
+
     // Seen before the input is read, and before anything is published.
     let before = sandbox.store();
+    std::os::unix::fs::symlink("gone", sandbox.path().join("dangling")).unwrap();
+    sandbox
+        .run(&format!("build {audience} --rejects {{}}/dangling {{}}/in"))
+        .fails(2, "dangling: is a link to a file that does not exist");
+    assert!(!sandbox.path().join("gone").exists());
     let command = format!("build {audience} --rejects {{}}/nowhere/out {{}}/in");
     sandbox
         .run(&command)
