@@ -32,7 +32,8 @@ def main():
     with contextlib.suppress(OSError):
         pathlib.Path(root, "opt/x").touch()
         sys.exit("the root can be written")
-    shutil.copy(programs.ROOT / "tests/suites/platforms/rtad.toml", f"{root}/mnt")
+    config = programs.ROOT / "tests/suites/k8s/image_rtad.toml"
+    shutil.copy(config, f"{root}/mnt/rtad.toml")
 
     inside = ["chroot", f"--userspec={user}", root]
 

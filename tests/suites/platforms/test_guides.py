@@ -1,58 +1,42 @@
-"""The commands of the guides to platforms, with the address of a running rtad for `POD:8080`."""
+"""The guides to platforms: every block, in order, with Google's protobuf classes as the client."""
 
-import json
 import re
-import sys
 
 import pytest
 
-from suites.testkit import pages
-from suites.testkit.process import Rtad
-from suites.testkit.programs import loader
+from suites.platforms.guide import Guide, blocks_of
 
-PROTOC = f"'{sys.executable}' -m grpc_tools.protoc"
-
-
-def shell(page, address, path):
-    """The sh blocks of a guide, asking at `address` + `path`."""
-    blocks = pages.blocks(f"docs/guides/{page}.md")
-    asked = [re.sub(r"POD:8080/rta/\w+", address + path, block) for block in blocks]
-    return [re.sub(r"\bprotoc\b", PROTOC, block) for block in asked]
+LANGUAGES = pytest.mark.parametrize("language", [".md", ".zh-CN.md"], ids=["English", "Chinese"])
 
 
 @pytest.fixture
-def tencent(served):
-    return shell("integrate-tencent", served.decisions, "/rta/tencent")
+def guide(tmp_path):
+    with Guide(tmp_path) as guide:
+        yield guide
 
 
-def test_tencent_ping_returns_the_documented_bytes(tencent):
-    command, _, answer = tencent[0].rpartition("#")
-    assert pages.run(command, cwd=pages.ROOT).split() == answer.split()
+@LANGUAGES
+def test_tencent(guide, language):
+    guide.follow(*blocks_of(f"integrate-tencent{language}"))
+    # The ping, and the request.
+    assert guide.answers == 2
 
 
-def test_tencent_request_is_answered(tencent):
-    assert re.search("^code: [01]$", pages.run(tencent[1], cwd=pages.ROOT), re.M)
+@LANGUAGES
+def test_ocean(guide, language):
+    config, start, load, *_ = blocks_of(f"integrate-tencent{language}")
+    platform, request = blocks_of(f"integrate-ocean-engine{language}")
+    guide.follow(config, platform, start, load, request)
+    assert guide.answers == 1
 
 
-def test_ocean_request_is_answered(served):
-    [request] = shell("integrate-ocean-engine", served.decisions, "/rta/ocean")
-    answer = pages.run(request, cwd=pages.ROOT)
-    assert 'req_id: "r1"' in answer and "rta_id: 10003" in answer, answer
-
-
-def test_mapped_platform_returns_the_documented_answer(tmp_path):
-    page = (pages.ROOT / "docs/guides/map-a-platform.md").read_text()
-    mapping, signature = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
-    (tmp_path / "ids.txt").write_text("8d3ebd3654fb46a2832296669cf1b536\n")
-    store = ["--store", tmp_path / "store", "--audience", "old_users"]
-    loader("build", *store, "--quiet", tmp_path / "ids.txt")
-    (tmp_path / "example.secret").write_text("secret\n")
-    config = tmp_path / "rtad.toml"
-    for index, text in enumerate([mapping, mapping + signature]):
-        config.write_text(text)
-        log = tmp_path / f"log-{index}"
-        with Rtad("--config", config, "--store", store[1], log=log) as rtad:
-            rtad.wait_for("decision port listens")
-            _, request, _ = shell("map-a-platform", rtad.decisions, "/rta/example")
-            command, _, answer = request.rpartition("# ")
-            assert json.loads(pages.run(command)) == json.loads(answer)
+@LANGUAGES
+def test_mapped_platform(guide, language):
+    mapping, start, request, signature, secret, explain = blocks_of(f"map-a-platform{language}")
+    # What the platform sends.
+    (guide.folder / "captured.json").write_text(re.search("-d '(.*)'", request[1])[1])
+    guide.follow(mapping, start, request, signature, secret, explain)
+    # A wrong signature is counted, and the request is answered.
+    guide.serve("rtad serve --config rtad.toml")
+    guide.follow(request)
+    assert guide.answers == 2
