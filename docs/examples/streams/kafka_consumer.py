@@ -6,7 +6,8 @@
         --url http://rtad-writer.rtad.svc --window clicks --kind oaid --token-file token
 
 The value of a message is a JSON object; `--field` has the device id. Run as many processes of one
-group as there are partitions.
+group as there are partitions. It ends with an error, and commits nothing, where events lack the
+field.
 
 Delivery is at least once, and the writer answers a repeated batch as the first time. A
 repetition must therefore be the same batch with the same Idempotency-Key, also after this process
@@ -15,11 +16,13 @@ sent; the next owner of the partition reads it and cuts the same batch.
 """
 
 import argparse
+import collections
 import hashlib
 import http.client
 import json
 import logging
 import random
+import re
 import signal
 import time
 import urllib.parse
@@ -30,6 +33,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 MAX_BATCH = 10_000
 # Bytes.
 MAX_ID = 1024
+# Fewer faulty events may be over a limit by chance, and would end the consumer at each start.
+LEAST_FAULTY = 100
+# Events after which the count of faulty ones begins again.
+COUNTED = 1000
+# Units of a time, per second, and the times that are one: 2000 to 2100.
+UNITS = {"s": 1, "ms": 1000}
+TIMES = range(946_684_800, 4_102_444_800)
+# Seconds of the events of a request. No day of any time zone begins within such a span.
+SPAN = 900
 # The writer knows an Idempotency-Key for 10 minutes.
 KNOWN = 600
 GIVE_UP = 540
@@ -54,9 +66,11 @@ class Window:
         self.path = f"{parts.path.rstrip('/')}/v1/windows/{urllib.parse.quote(window)}/events"
         self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
-    def count(self, ids, kind, key):
-        """The answer for these ids: `new` and `counts`. Repeats the request until it is answered."""
-        body = json.dumps({"ids": ids, "kind": kind})
+    def count(self, ids, kind, at, key):
+        """The answer for these ids, of the time `at`: `new` and `counts`. Repeats the request until
+        it is answered."""
+        time_of_all = {} if at is None else {"at_unix_seconds": at}
+        body = json.dumps({"ids": ids, "kind": kind} | time_of_all)
         headers = self.headers | {"Idempotency-Key": key}
         deadline, wait = time.monotonic() + GIVE_UP, 0.1
         while True:
@@ -113,17 +127,84 @@ class Partition:
         self.since, self.end = time.monotonic(), None
 
 
-def id_of(message, field):
+class Limit:
+    """Limit of the share of faulty events, among some that follow each other."""
+
+    def __init__(self, share):
+        self.share = share
+        self.events = self.faulty = 0
+
+    def check(self, where, events, faulty, what):
+        """Ends the consumer if the limit is exceeded with these events."""
+        self.events += events
+        self.faulty += faulty
+        if self.faulty >= LEAST_FAULTY and self.faulty > self.share * self.events:
+            raise SystemExit(f"{where}: {self.faulty} of {self.events} events {what}")
+
+        if self.faulty >= LEAST_FAULTY or self.events >= COUNTED:
+            self.events = self.faulty = 0
+
+
+def path_of(field):
+    """`device.imei` is the member `imei` of `device`, `a\\.b` the member `a.b`."""
+    return [name.replace("\\.", ".") for name in re.split(r"(?<!\\)\.", field)]
+
+
+def event_of(message):
+    """The JSON object of a message; an empty one if it has none."""
+    try:
+        event = json.loads(message.value() or b"")
+    except (ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def member(event, path):
+    """The member of an event at this path; None if it is absent or null."""
+    for name in path:
+        event = event.get(name) if isinstance(event, dict) else None
+    return event
+
+
+def id_of(event, path):
     """The device id, or an empty one, which is answered with null. An id that the writer refuses
     must not end the consumer: it would cut the same batch again."""
+    found = member(event, path)
     try:
-        value = json.loads(message.value() or b"")
-        found = value.get(field) if isinstance(value, dict) else None
         # A surrogate without its pair is a ValueError.
         is_id = isinstance(found, str) and len(found.encode()) <= MAX_ID
-    except (ValueError, RecursionError):
+    except ValueError:
         is_id = False
     return found if is_id else ""
+
+
+def time_of(event, path, unit):
+    """The time in unix seconds, or None."""
+    found = member(event, path)
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        return None
+    # Not the quotient: an integer may be too large for it. A NaN is in no range.
+    low, high = TIMES.start * UNITS[unit], TIMES.stop * UNITS[unit]
+    return int(found // UNITS[unit]) if low <= found < high else None
+
+
+def groups_of(times):
+    """Indexes of the events of each request. Events without a time have a request of their own."""
+    groups = collections.defaultdict(list)
+    for index, time_of_event in enumerate(times):
+        groups[None if time_of_event is None else time_of_event // SPAN].append(index)
+    return groups.values()
+
+
+def names_of(event):
+    """The names of an event's members, without those that may be an id."""
+    names = []
+    for name, value in event.items():
+        below = [f"{name}.{inner}" for inner in value] if isinstance(value, dict) else []
+        names += below or [name]
+    shown = [one for one in names if len(one) <= 40 and len(re.findall(r"\d", one)) < 4]
+    others = len(names) - len(shown[:20])
+    return ", ".join(json.dumps(one) for one in shown[:20]) + (f" and {others} more" * (others > 0))
 
 
 def forward(producer, topic, messages):
@@ -172,7 +253,9 @@ class Job:
         )
         # Other clusters and other flags make other requests, and need other keys.
         cluster = self.producer.list_topics(timeout=30).cluster_id
-        self.source = [cluster, args.group, args.kind, args.field]
+        self.source = [cluster, args.group, args.kind, args.field, args.at, args.at_unit]
+        self.lacking_id, self.lacking_time = Limit(args.max_missing), Limit(args.max_missing)
+        self.unusable = Limit(0.99)
         self.partitions = {}
         self.running = True
 
@@ -199,27 +282,76 @@ class Job:
             raise KafkaException(errors[0])
         return not errors
 
+    def check_members(self, where, events):
+        """Ends the consumer, before anything is sent and committed, if too many events lack a
+        member that is read."""
+        path = path_of(self.args.field)
+        lacking = [one for one in events if member(one, path) is None]
+        self.check(self.lacking_id, where, events, lacking, f"lack {json.dumps(self.args.field)}")
+
+        if self.args.at:
+            path, unit = path_of(self.args.at), self.args.at_unit
+            lacking = [one for one in events if time_of(one, path, unit) is None]
+            what = f"lack {json.dumps(self.args.at)} as a time in {unit}"
+            self.check(self.lacking_time, where, events, lacking, what)
+
+    def check(self, limit, where, events, lacking, what):
+        if lacking:
+            found = names_of(lacking[0]) or "no JSON object, or one without members"
+            what = f"{what}: expected at most --max-missing {limit.share}, found {found}"
+        limit.check(where, len(events), len(lacking), what)
+
+    def count(self, where, events, offsets):
+        """Whether each event is new; None of an unusable id and of a late event."""
+        path = path_of(self.args.field)
+        ids = [id_of(event, path) for event in events]
+        lacking = sum(member(event, path) is None for event in events)
+        times = [None] * len(events)
+        if self.args.at:
+            path = path_of(self.args.at)
+            times = [time_of(event, path, self.args.at_unit) for event in events]
+
+        new, late = [None] * len(events), 0
+        for group in groups_of(times):
+            at = None if times[group[0]] is None else max(times[index] for index in group)
+            parts = json.dumps([*self.source, *offsets, at])
+            key = hashlib.sha256(parts.encode()).hexdigest()
+            answer = self.window.count([ids[index] for index in group], self.args.kind, at, key)
+            late += answer.get("late", 0)
+            for index, is_new in zip(group, answer["new"], strict=True):
+                new[index] = is_new
+
+        unusable = max(new.count(None) - late - lacking, 0)
+        what = f"have no usable id of kind {self.args.kind} in {json.dumps(self.args.field)}"
+        self.unusable.check(where, len(events) - late - lacking, unusable, what)
+        log.info("%s: %d events, %d new", where, len(events), new.count(True))
+        if lacking or unusable or late:
+            log.info("%s: %d lack an id, %d unusable, %d late", where, lacking, unusable, late)
+        return new
+
     def send(self, partition, batch):
         """Counts a batch; returns false if its partition is assigned anew: its next owner, perhaps
         this process, repeats the batch."""
         begin, end = batch[0].offset(), batch[-1].offset() + 1
-        at = f"{batch[0].topic()}/{batch[0].partition()}"
+        where = f"{batch[0].topic()}/{batch[0].partition()}/{begin}-{end}"
+        events = [event_of(message) for message in batch]
+        self.check_members(where, events)
+
         if partition.end is None:
             if not self.commit(batch, begin, f"{end} {time.time():.0f}"):
                 return False
         elif time.time() - partition.sent > KNOWN:
-            log.warning("%s/%d-%d: repeated too late: new may be false", at, begin, end)
-        ids = [id_of(message, self.args.field) for message in batch]
-        parts = json.dumps([*self.source, batch[0].topic(), batch[0].partition(), begin, end])
-        key = hashlib.sha256(parts.encode()).hexdigest()
-        answer = self.window.count(ids, self.args.kind, key)
-        new = [message for message, is_new in zip(batch, answer["new"], strict=True) if is_new]
+            log.warning("%s: repeated too late: new may be false", where)
+
+        offsets = [batch[0].topic(), batch[0].partition(), begin, end]
+        is_new = self.count(where, events, offsets)
         if self.args.to:
+            new = [message for message, one in zip(batch, is_new, strict=True) if one]
             forward(self.producer, self.args.to, new)
+
         if not self.commit(batch, end):
             return False
         partition.done(batch)
-        log.info("%s/%d-%d: %d events, %d new", at, begin, end, len(batch), len(new))
         return True
 
     def run(self):
@@ -250,7 +382,20 @@ def arguments():
     parser.add_argument("--url", required=True, help="address of the writer")
     parser.add_argument("--window", required=True)
     parser.add_argument("--kind", default="md5", help="kind of the ids")
-    parser.add_argument("--field", default="id", help="field of the message with the id")
+    parser.add_argument(
+        "--field",
+        default="id",
+        help="member with the id, such as device.imei; of a name with a dot, a\\.b [default: id]",
+    )
+    parser.add_argument("--at", metavar="FIELD", help="member with the time of the event")
+    parser.add_argument("--at-unit", choices=UNITS, help="unit of --at, since 1970")
+    parser.add_argument(
+        "--max-missing",
+        type=float,
+        default=0.5,
+        metavar="RATIO",
+        help="end if more events than this lack --field, or --at [default: 0.5]",
+    )
     parser.add_argument("--token-file", required=True, type=Path)
     parser.add_argument(
         "--set",
@@ -265,6 +410,10 @@ def arguments():
     args = parser.parse_args()
     if not 0 < args.batch <= MAX_BATCH:
         parser.error(f"--batch: expected 1 to {MAX_BATCH}, found {args.batch}")
+    if not 0 <= args.max_missing <= 1:
+        parser.error(f"--max-missing: expected 0 to 1, found {args.max_missing}")
+    if bool(args.at) != bool(args.at_unit):
+        parser.error("--at and --at-unit: expected both or neither")
     return args
 
 

@@ -1,11 +1,14 @@
-"""docs/examples/streams/kafka_consumer.py: lost answers, killed consumers, and rebalances."""
+"""docs/examples/streams/kafka_consumer.py: lost answers, killed consumers, rebalances, and events
+that lack what is read."""
 
 import json
 import os
 import random
+import re
 import runpy
 import signal
 import sys
+import time
 import uuid
 
 import pytest
@@ -20,6 +23,8 @@ EXAMPLES = ROOT / "docs/examples/streams"
 DEVICES, REPEATED, UNUSABLE = 1500, 900, 30
 # Half of a surrogate pair makes a body that the writer refuses.
 UNUSABLE_IDS = ("", "\ud800", "a" * 1025)
+# So that the first batch has 100 events.
+WHOLE_BATCHES = ("--linger", "30")
 # The consumer of the example, killed at a call of `forward`: after the answer, before the commit.
 KILLED = """
 import os, signal, sys
@@ -56,30 +61,33 @@ class Stream:
     def __init__(self, brokers, devices, writer, folder):
         self.brokers, self.devices, self.writer, self.folder = brokers, devices, writer, folder
         self.name = f"clicks-{uuid.uuid4()}"
+        self.url = f"http://{writer.address}"
         self.started = []
         unusable = UNUSABLE_IDS * (UNUSABLE // len(UNUSABLE_IDS))
         ids = [*devices, *devices[:REPEATED], *unusable]
         random.Random(1).shuffle(ids)
-        brokers.publish(self.name, [{"id": one} for one in ids])
+        now = int(time.time())
+        # The window has 24 hours.
+        times = {"at": now, "two_days_ago": (now - 2 * 86_400) * 1000}
+        brokers.publish(self.name, [{"id": one, "device": {"oaid": one}} | times for one in ids])
 
-    def start(self, url, *program):
-        """Starts a consumer: the example, or a program that imports it."""
-        program = program or (EXAMPLES / "kafka_consumer.py",)
+    def start(self, url, *more, program=(EXAMPLES / "kafka_consumer.py",)):
+        """Starts a consumer with more flags: the example, or a program that imports it."""
         flags = ["--brokers", self.brokers.addresses, "--topic", self.name]
         flags += ["--to", f"new-{self.name}", "--group", self.name, "--url", url]
         flags += ["--window", "clicks", "--kind", "oaid", "--token-file", self.writer.token]
         flags += ["--batch", 100, "--set", "session.timeout.ms=3000"]
         flags += ["--set", "heartbeat.interval.ms=300"]
         log = self.folder / f"consumer-{len(self.started)}.log"
-        # -B: the example's folder stays clean.
-        consumer = Process(sys.executable, "-B", *program, *flags, log=log)
+        # -B: the example's folder stays clean. Of a repeated flag, the last counts.
+        consumer = Process(sys.executable, "-B", *program, *flags, *more, log=log)
         self.started.append(consumer)
         return consumer
 
     def start_killed(self, url, calls):
         path = self.folder / "killed.py"
         path.write_text(KILLED)
-        return self.start(url, path, EXAMPLES, calls)
+        return self.start(url, program=(path, EXAMPLES, calls))
 
     def finish(self):
         """Waits for the last commit and ends the consumers."""
@@ -164,13 +172,75 @@ def example():
 
 
 def test_message_without_a_usable_id_has_an_empty_one():
-    id_of = example()["id_of"]
+    names = example()
+
+    def id_of(value, field="id"):
+        return names["id_of"](names["event_of"](Message(value)), names["path_of"](field))
+
     deep = b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     unusable = [json.dumps({"id": one}).encode() for one in UNUSABLE_IDS]
     for value in (*unusable, deep, b"\xff", b"[]", b"{}", b'{"id": 1}', None):
-        assert id_of(Message(value), "id") == ""
+        assert id_of(value) == ""
     longest = "ü" * 512
-    assert id_of(Message(json.dumps({"id": longest}).encode()), "id") == longest
+    assert id_of(json.dumps({"id": longest}).encode()) == longest
+
+    nested = b'{"device": {"a.b": "1", "c": null}, "a.b": {"c": "2"}, "text": "3"}'
+    for field, expected in {
+        r"device.a\.b": "1",
+        r"a\.b.c": "2",
+        "a.b.c": "",
+        "device.c": "",
+        "text.c": "",
+        "device": "",
+    }.items():
+        assert id_of(nested, field) == expected, field
+
+
+def test_times_are_of_their_unit_and_of_this_century():
+    names = example()
+    for found, unit, expected in [
+        (1_764_115_200, "s", 1_764_115_200),
+        (1_764_115_200.9, "s", 1_764_115_200),
+        (1_764_115_200_123, "ms", 1_764_115_200),
+        (1_764_115_200, "ms", None),
+        (1_764_115_200_123, "s", None),
+        ("1764115200", "s", None),
+        (True, "s", None),
+        (0, "ms", None),
+        (10**400, "ms", None),
+        (float("nan"), "s", None),
+        (None, "s", None),
+    ]:
+        assert names["time_of"]({"at": found}, ["at"], unit) == expected, (found, unit)
+
+
+def test_a_request_has_events_of_a_quarter_of_an_hour():
+    times = [900, None, 1799, 1800, 901, 899, None]
+    groups = example()["groups_of"](times)
+    assert [[times[index] for index in group] for group in groups] == [
+        [900, 1799, 901],
+        [None, None],
+        [1800],
+        [899],
+    ]
+
+
+def test_names_that_may_be_ids_are_not_said(devices):
+    names_of = example()["names_of"]
+    event = {"imei_md5": 1, "device": {"oaid": 2, devices[0]: 3}, "868049039501257": 4, "e": {}}
+    assert names_of(event) == '"imei_md5", "device.oaid", "e" and 2 more'
+    assert names_of({}) == ""
+
+
+def test_a_share_of_few_events_is_no_reason_to_end():
+    """A consumer that ends because of few events would do so again at each start."""
+    limit = example()["Limit"](0.5)
+    for _ in range(40):
+        limit.check("clicks/0/0-99", 99, 49, "")
+    limit = example()["Limit"](0.5)
+    limit.check("clicks/0/0-99", 99, 99, "")
+    with pytest.raises(SystemExit, match="^clicks/0/99-100: 100 of 100 events lack one$"):
+        limit.check("clicks/0/99-100", 1, 1, "lack one")
 
 
 def test_events_that_the_brokers_refuse_end_the_consumer_before_the_commit():
@@ -235,7 +305,7 @@ def test_rebalance_during_a_batch_ends_no_consumer(stream):
 
     def join():
         logging = ("--set", "debug=cgrp")
-        started.append(stream.start(proxy.url, EXAMPLES / "kafka_consumer.py", *logging))
+        started.append(stream.start(proxy.url, *logging))
         # The group waits for the first consumer, whose commit is then refused.
         started[-1].wait_for("wait-join")
 
@@ -260,10 +330,54 @@ def test_wrong_token_ends_the_consumer_and_commits_nothing(stream):
     token = stream.writer.token
     right = token.read_text()
     token.write_text("another-token-of-24-characters")
-    refused = stream.start(f"http://{stream.writer.address}")
+    refused = stream.start(stream.url)
     assert refused.wait() == 1
     assert "status 401" in refused.text()
     token.write_text(right)
-    stream.start(f"http://{stream.writer.address}")
+    stream.start(stream.url)
     stream.finish()
     stream.assert_each_new_once()
+
+
+@pytest.mark.parametrize(
+    "flags, error",
+    [
+        (["--field", "device.imei"], r'100 of 100 events lack "device\.imei": expected at most '),
+        (["--at", "device.time", "--at-unit", "s"], 'lack "device.time" as a time in s: '),
+        (["--at", "at", "--at-unit", "ms"], 'lack "at" as a time in ms: expected at most '),
+    ],
+    ids=["id", "time", "unit"],
+)
+def test_events_without_the_field_end_the_consumer_and_commit_nothing(stream, flags, error):
+    refused = stream.start(stream.url, *flags, *WHOLE_BATCHES)
+    assert refused.wait() == 1
+    found = ' --max-missing 0.5, found "id", "device.oaid", "at", "two_days_ago"'
+    assert re.search(error, refused.text()) and found in refused.text(), refused.text()
+    assert stream.brokers.committed(stream.name, stream.name) == 0
+    assert stream.writer.events() == {}
+    stream.start(stream.url, "--field", "device.oaid", "--at", "at", "--at-unit", "s")
+    stream.finish()
+    stream.assert_each_new_once()
+    stream.assert_no_id_is_logged()
+
+
+def test_accepted_events_without_the_field_are_said(stream):
+    consumer = stream.start(stream.url, "--field", "device.imei", "--max-missing", "1")
+    stream.finish()
+    assert re.search("[0-9]+ lack an id, 0 unusable, 0 late", consumer.text())
+    assert stream.writer.events() == {"unusable": DEVICES + REPEATED + UNUSABLE}
+
+
+def test_ids_of_another_kind_end_the_consumer(stream):
+    refused = stream.start(stream.url, "--kind", "imei", *WHOLE_BATCHES)
+    assert refused.wait() == 1
+    assert 'events have no usable id of kind imei in "id"' in refused.text()
+    assert stream.brokers.committed(stream.name, stream.name) == 0
+    stream.assert_no_id_is_logged()
+
+
+def test_late_events_are_said(stream):
+    consumer = stream.start(stream.url, "--at", "two_days_ago", "--at-unit", "ms")
+    stream.finish()
+    assert re.search("0 lack an id, [0-9]+ unusable, [0-9]+ late", consumer.text())
+    assert stream.writer.events() == {"late": DEVICES + REPEATED, "unusable": UNUSABLE}
