@@ -24,6 +24,7 @@ use rtad_core::device::KeyMaker;
 use rtad_http::connections::{Connections, RouterService};
 use rtad_http::listener::{self, Acceptor, refuse};
 use rtad_http::open_files::permit_connections;
+use rtad_http::origin::OwnHosts;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
 use rtad_http::room::BodyRoom;
@@ -239,7 +240,6 @@ impl SharedParts {
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),
             room: BodyRoom::new(ADMIN_MAX_BUFFERED),
-            hosts: self.server.admin_hosts.clone(),
             started: Instant::now(),
             reload: self.reloader.handle(),
             refusal: self.reloader.refusal(),
@@ -329,19 +329,21 @@ fn start_admin_port(
         idle_timeout: parts.server.idle_timeout,
     };
     let app = Arc::new(parts.admin_app());
+    let hosts = OwnHosts::new("server.admin_hosts", parts.server.admin_hosts.clone());
+    let hosts = Arc::new(hosts);
     let telemetry = Arc::clone(&parts.shared.telemetry);
     telemetry.max_connections(max_connections);
     let (reloader, watch_config) = (Arc::clone(&parts.reloader), parts.server.watch_config);
     threads.spawn("admin", None, async move || {
-        tokio::spawn(async move { telemetry.upkeep().await });
+        tokio::spawn(async move { telemetry.exporter.upkeep().await });
         if let Some(interval) = watch_config {
             tokio::spawn(async move { reloader.watch(interval).await });
         }
         if let Some(listener) = metrics {
-            let router = RouterService(metrics_router(Arc::clone(&app)));
+            let router = RouterService(metrics_router(Arc::clone(&app), Arc::clone(&hosts)));
             tokio::spawn(port::serve(listener, router, limits, always_serving()));
         }
-        let router = RouterService(admin_router(app));
+        let router = RouterService(admin_router(app, hosts));
         if let Err(error) = port::serve(listener, router, limits, always_serving()).await {
             tracing::error!(%error, "admin port failed");
         }

@@ -1,11 +1,7 @@
 //! Metrics, with closed sets of labels.
 //!
 //! Handles are created before the first request, so counting is an addition in memory that no other
-//! worker writes. Values reach the exporter at a scrape. The recorder is a value, not the process's
-//! global one: two servers in one process, as in tests, do not mix.
-//!
-//! The exporter keeps every histogram sample until it is drained; [`Telemetry::upkeep`] drains it.
-//! No device id is ever a label.
+//! worker writes. Values reach the exporter at a scrape. No device id is ever a label.
 //!
 //! | file | job | uses, of this folder |
 //! |---|---|---|

@@ -35,7 +35,7 @@ fn memory_stays_flat_when_nobody_scrapes() {
     let grown = growth(|duration| telemetry.request(route, 200, duration), || {});
     assert!(grown < PER_ROUND / 8, "requests: grew by {grown} bytes");
 
-    let drain = || telemetry.drain();
+    let drain = || telemetry.exporter.drain();
     let grown = growth(
         |duration| telemetry.sync("old_users", "ok", duration),
         drain,

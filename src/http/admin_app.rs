@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::Bytes;
-use rtad_http::body::{self, BodyError, BodyLimits};
+use rtad_http::body::{self, BodyLimits};
+use rtad_http::request_error::RequestError;
 use rtad_http::room::{BodyRoom, Share};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -47,8 +48,6 @@ pub struct AdminApp {
     pub body_timeout: Duration,
     /// Memory for incomplete bodies.
     pub room: BodyRoom,
-    /// Public host names under which browsers reach the port.
-    pub hosts: Vec<String>,
     /// When the process started.
     pub started: Instant,
     /// Reloads the config.
@@ -59,7 +58,7 @@ pub struct AdminApp {
 
 impl AdminApp {
     /// Reads a body of at most `max_bytes`.
-    pub(super) async fn read_body(&self, body: Body, max_bytes: usize) -> Result<Bytes, BodyError> {
+    pub(super) async fn read_body(&self, body: Body, max_bytes: usize) -> Result<Bytes, RequestError> {
         let limits = BodyLimits {
             max_bytes,
             timeout: self.body_timeout,

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use rtad_http::json::{NotJson, Text, parse_object};
+use rtad_http::json::{Text, parse_object};
+use rtad_http::request_error::RequestError;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use smallvec::{SmallVec, smallvec};
@@ -58,13 +59,16 @@ impl Attributes for RequestAttributes<'_> {
 /// # Errors
 ///
 /// The mistake in the body, without values.
-pub fn decode<'body>(body: &'body [u8], ids: &IdReader) -> Result<DecisionRequest<'body>, NotJson> {
+pub fn decode<'body>(
+    body: &'body [u8],
+    ids: &IdReader,
+) -> Result<DecisionRequest<'body>, RequestError> {
     let sent: SentRequest<'body> =
         parse_object(body, "request_id, strategies, device and attributes")?;
 
     let strategies = sent.strategies.unwrap_or_default();
     if strategies.len() > MAX_STRATEGIES {
-        return Err(NotJson::Invalid(format!(
+        return Err(RequestError::BadBody(format!(
             "more than {MAX_STRATEGIES} strategies"
         )));
     }
@@ -103,14 +107,14 @@ pub fn decode<'body>(body: &'body [u8], ids: &IdReader) -> Result<DecisionReques
 
 impl DecisionRequest<'_> {
     /// Adds an id if it is usable.
-    fn add_id(&mut self, field: IdField, id: &str, ids: &IdReader) -> Result<(), NotJson> {
+    fn add_id(&mut self, field: IdField, id: &str, ids: &IdReader) -> Result<(), RequestError> {
         let Ok(key) = ids.key(field, id.as_bytes()) else {
             return Ok(());
         };
 
         self.units.add(field, key);
         if !self.keys.contains(&key) && self.keys.try_push(key).is_err() {
-            return Err(NotJson::Invalid(format!(
+            return Err(RequestError::BadBody(format!(
                 "more than {MAX_IDS} different usable ids"
             )));
         }

@@ -7,6 +7,7 @@ use rtad_core::snapshot::Snapshot;
 use rtad_http::body::{ReadBody, is_octet_stream, packed_bits, split_keys};
 use rtad_http::json::{Text, parse_object};
 use rtad_http::query::{parameter, refuse_kind};
+use rtad_http::request_error::RequestError;
 use rtad_http::room::Share;
 use serde::Deserialize;
 use tokio::task::yield_now;
@@ -38,7 +39,7 @@ pub fn one(
     let kind = kind_of(query)?;
     let snapshot = snapshot_of(catalog, &decoded(audience))?;
     let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
-    let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
+    let key = key.map_err(|unusable| ApiError::bad_id(kind, unusable))?;
     let answer: &'static [u8] = if snapshot.contains(&key) {
         br#"{"member":true}"#
     } else {
@@ -191,7 +192,7 @@ async fn check_binary(
     snapshot: &Snapshot,
     body: &[u8],
 ) -> Result<AnswerBody, ApiError> {
-    let sent = split_keys(body).map_err(ApiError::BadBody)?;
+    let sent = split_keys(body)?;
     at_most_max_ids(sent.len())?;
 
     let mut members = vec![false; sent.len()];
@@ -214,11 +215,11 @@ async fn check_binary(
     })
 }
 
-fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
+fn at_most_max_ids(count: usize) -> Result<(), RequestError> {
     if count <= MAX_IDS {
         return Ok(());
     }
-    Err(ApiError::TooLarge(format!(
+    Err(RequestError::TooLarge(format!(
         "{count} ids; accepted: up to {MAX_IDS}"
     )))
 }

@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use rtad_core::snapshot::Digest;
 
-use super::error::ApiError;
 use super::tagged::tagged;
+use rtad_http::request_error::RequestError;
 
 /// The admin port's routes, for errors and terminals.
 pub const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, \
@@ -104,10 +104,10 @@ pub async fn index(headers: HeaderMap) -> Response {
 }
 
 /// `GET /console/{file}`
-pub async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+pub async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, RequestError> {
     let name = uri.path().strip_prefix("/console/").unwrap_or_default();
     let found = FILES.iter().find(|file| file.name == name);
-    let found = found.ok_or(ApiError::NotFound(ROUTES))?;
+    let found = found.ok_or(RequestError::NotFound(ROUTES))?;
     Ok(file(&headers, found.kind, found.text.into()))
 }
 

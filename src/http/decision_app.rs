@@ -8,7 +8,8 @@ use axum::http::{HeaderMap, HeaderValue, Response};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use rtad_http::body::{self, BodyError, BodyLimits, ReadBody};
+use rtad_http::body::{self, BodyLimits, ReadBody};
+use rtad_http::request_error::RequestError;
 use rtad_http::room::{BodyPermit, BodyRoom, Share};
 use tokio::sync::Mutex;
 
@@ -115,13 +116,13 @@ impl App {
     ///
     /// # Errors
     ///
-    /// [`BodyError`], [`BodyError::Overloaded`] without a permit.
+    /// Those of [`body::read`].
     pub(super) fn read_body<'a>(
         &self,
         body: Incoming,
         max_bytes: usize,
         wait: impl FnOnce(usize) -> Option<BodyPermit<'a>>,
-    ) -> impl Future<Output = Result<ReadBody<'a>, BodyError>> {
+    ) -> impl Future<Output = Result<ReadBody<'a>, RequestError>> {
         body::read(
             body,
             BodyLimits {

@@ -18,9 +18,9 @@ use hyper::Request;
 use hyper::body::Incoming;
 use rtad_http::body::has_encoding;
 use rtad_http::connections::RequestService;
+use rtad_http::request_error::RequestError;
 
 use super::decision_app::{App, DecisionAnswer, ROUTES};
-use super::error::ApiError;
 use super::{check, decide, platforms};
 use crate::telemetry::Route;
 
@@ -83,13 +83,13 @@ impl RequestService for DecisionService {
     ) -> impl Future<Output = DecisionAnswer> + Send {
         let started = Instant::now();
         let app = &self.app;
-        let refuse = |error| {
+        let refuse = |error: RequestError| {
             let route = app.telemetry.route(Route::Unknown);
             Either::Left(ready(app.finish(
                 route,
                 started,
                 HeaderMap::new(),
-                Err(error),
+                Err(error.into()),
             )))
         };
         let catalog = app.serving.load();
@@ -101,20 +101,20 @@ impl RequestService for DecisionService {
         }
         if !catalog.has_api() {
             // The answer names no route.
-            return refuse(ApiError::NotFound("the paths of platforms"));
+            return refuse(RequestError::NotFound("the paths of platforms"));
         }
         if !catalog.admits(request.headers()) {
-            return refuse(ApiError::Unauthorized);
+            return refuse(RequestError::Unauthorized("server.api.token_files"));
         }
         let Some(target) = ApiTarget::of(path) else {
-            return refuse(ApiError::NotFound(ROUTES));
+            return refuse(RequestError::NotFound(ROUTES));
         };
         if !target.accepts(request.method()) {
-            return refuse(ApiError::MethodNotAllowed(Some(target.methods())));
+            return refuse(RequestError::MethodNotAllowed(Some(target.methods())));
         }
         let ApiTarget::CheckOne { audience, id } = target else {
             if has_encoding(request.headers()) {
-                return refuse(ApiError::BadEncoding);
+                return refuse(RequestError::BadEncoding);
             }
             let (head, body) = request.into_parts();
             return Either::Right(Box::pin(answer_post(app, head, body, started)));
@@ -122,7 +122,8 @@ impl RequestService for DecisionService {
         let in_flight = app.telemetry.begin();
         let query = request.uri().query();
         let check = || check::one(app, &catalog, audience, id, query);
-        let answered = catch_unwind(AssertUnwindSafe(check)).unwrap_or(Err(ApiError::Internal));
+        let answered =
+            catch_unwind(AssertUnwindSafe(check)).unwrap_or(Err(RequestError::Internal.into()));
         drop(in_flight);
         let headers = std::mem::take(request.headers_mut());
         let route = app.telemetry.route(Route::CheckOne);
@@ -154,7 +155,7 @@ fn answer_post(
             }
         };
         drop(in_flight);
-        let answered = answered.unwrap_or(Err(ApiError::Internal));
+        let answered = answered.unwrap_or(Err(RequestError::Internal.into()));
         app.finish(app.telemetry.route(route), started, head.headers, answered)
     }
 }

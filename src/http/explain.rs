@@ -11,8 +11,10 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rtad_http::answer::json_of;
 use rtad_http::body;
-use rtad_http::json::{json_of, parse_object};
+use rtad_http::json::parse_object;
+use rtad_http::request_error::RequestError;
 use serde::Deserialize;
 
 use super::admin_app::AdminApp;
@@ -78,7 +80,7 @@ pub async fn id_explained(
     request: Request,
 ) -> Result<Response, ApiError> {
     if body::has_encoding(request.headers()) {
-        return Err(ApiError::BadEncoding);
+        return Err(RequestError::BadEncoding.into());
     }
     let body = app.read_body(request.into_body(), app.max_body).await?;
     let Asked { id, kind } = parse_object(&body, "id and kind")?;

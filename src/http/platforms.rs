@@ -8,12 +8,11 @@ use std::time::Instant;
 
 use axum::http::request::Parts;
 use hyper::body::Incoming;
-use rtad_http::body::BodyError;
+use rtad_http::request_error::RequestError;
 use rtad_http::room::Share;
 use rtad_log::Raw;
 
 use super::decision_app::{AnswerBody, App, DecisionAnswer, ROUTES};
-use super::error::ApiError;
 use crate::catalog::PlatformRequest;
 use crate::log::LoggedAnswer;
 use crate::platform::{Admission, Failure, Purpose, Read, RequestHead};
@@ -55,7 +54,7 @@ pub fn answer(
                 unknown,
                 started,
                 head.headers,
-                Err(ApiError::NotFound(ROUTES)),
+                Err(RequestError::NotFound(ROUTES).into()),
             );
         };
         let seen = RequestHead {
@@ -119,10 +118,11 @@ pub fn answer(
     }
 }
 
-fn failure_of(error: BodyError) -> Failure {
+/// The failure of a body that was not read.
+fn failure_of(error: RequestError) -> Failure {
     match error {
-        BodyError::TooLarge(_) => Failure::TooLarge,
-        BodyError::Overloaded => Failure::Overload,
-        BodyError::Timeout | BodyError::Broken => Failure::BodyLost,
+        RequestError::TooLarge(_) => Failure::TooLarge,
+        RequestError::Overloaded => Failure::Overload,
+        _ => Failure::BodyLost,
     }
 }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use rtad_core::cap::CapTable;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::period::PeriodUnit;
 use rtad_core::snapshot::Overlay;
-use rtad_http::json::json_of;
+use rtad_http::answer::{json_of, metrics_of};
 use rtad_http::problem::Problem;
 use serde::Serialize;
 
@@ -72,10 +71,7 @@ pub async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     let telemetry = &app.shared.telemetry;
     telemetry.ready(app.shared.readiness.is_ready());
     app.gauges.set(&app.serving, &app.shared);
-    let mut response = Response::new(telemetry.render().into());
-    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, text);
-    response
+    metrics_of(telemetry.render())
 }
 
 #[derive(Serialize)]
@@ -298,12 +294,12 @@ fn status_of(platform: &Platform) -> PlatformStatus<'_> {
 pub async fn reload(State(app): State<Arc<AdminApp>>) -> Response {
     match (app.reload)().await {
         Ok(reloaded) => json_of(StatusCode::OK, &reloaded),
-        Err(reason) => Problem {
-            status: StatusCode::UNPROCESSABLE_ENTITY,
-            code: "bad_config",
-            title: "Config not reloaded",
-            detail: format!("nothing was changed: {reason}").into(),
-        }
+        Err(reason) => Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "bad_config",
+            "Config not reloaded",
+            format!("nothing was changed: {reason}"),
+        )
         .into_response(),
     }
 }

@@ -5,11 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metrics::{Counter, Gauge, Label};
-use metrics_exporter_prometheus::{
-    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
 use parking_lot::Mutex;
 
+use rtad_http::exporter::Exporter;
 use rtad_http::room::BodyRoom;
 
 use super::connections::{ConnectionPermit, OpenConnections};
@@ -19,13 +17,14 @@ use super::requests::{self, Route, RouteMetrics};
 use super::sharded_counter::ShardedCounter;
 use crate::strategy::{Outcome, Reason};
 
-/// Time between two drains of the exporter's histograms.
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// The histogram of polls, and its edges in seconds.
+const SYNC_SECONDS: &str = "rtad_sync_duration_seconds";
+const SYNC_EDGES: [f64; 8] = [0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
 /// Makes and holds all metrics. One per server.
 pub struct Telemetry {
-    recorder: PrometheusRecorder,
-    handle: PrometheusHandle,
+    /// Recorder of all metrics.
+    pub exporter: Exporter,
     routes: [RouteMetrics; Route::ALL.len()],
     labeled: Mutex<LabeledCounters>,
     shed: Counter,
@@ -55,35 +54,22 @@ struct LabeledCounters {
 
 impl Default for Telemetry {
     fn default() -> Self {
-        let sync_edges = Matcher::Full("rtad_sync_duration_seconds".to_owned());
-        let recorder = PrometheusBuilder::new()
-            .set_buckets_for_metric(sync_edges, &[0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0])
-            .expect("the edges are not empty")
-            .build_recorder();
-        let handle = recorder.handle();
-        let (shed, in_flight_gauge, connections_gauge) =
-            metrics::with_local_recorder(&recorder, || {
-                describe();
-                set_initial_values();
-                let gauges = (
-                    metrics::gauge!("rtad_in_flight"),
-                    metrics::gauge!("rtad_connections"),
-                );
-                (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
-            });
-        let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
-        let (labeled, in_flight, connections) = Default::default();
+        let exporter = Exporter::new(SYNC_SECONDS, &SYNC_EDGES);
+        exporter.record(|| {
+            describe();
+            set_initial_values();
+        });
+
         Self {
-            recorder,
-            handle,
-            routes,
-            labeled,
-            shed,
-            in_flight,
-            in_flight_gauge,
-            connections,
-            connections_gauge,
+            routes: Route::ALL.map(|route| RouteMetrics::new(route.as_str())),
+            labeled: Mutex::default(),
+            shed: exporter.counter("rtad_shed_total", Vec::new()),
+            in_flight: ShardedCounter::default(),
+            in_flight_gauge: exporter.gauge("rtad_in_flight", Vec::new()),
+            connections: Arc::default(),
+            connections_gauge: exporter.gauge("rtad_connections", Vec::new()),
             room: OnceLock::new(),
+            exporter,
         }
     }
 }
@@ -276,10 +262,9 @@ impl Telemetry {
             &[("audience", audience), ("result", result)],
         )
         .increment(1);
-        metrics::with_local_recorder(&self.recorder, || {
-            metrics::histogram!("rtad_sync_duration_seconds", "audience" => audience.to_owned())
-                .record(duration);
-        });
+        self.exporter
+            .histogram(SYNC_SECONDS, owned(&[("audience", audience)]))
+            .record(duration);
         if let "ok" | "unchanged" = result {
             let began = SystemTime::now() - duration;
             let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -301,13 +286,11 @@ impl Telemetry {
     }
 
     pub(super) fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
-        let labels = owned(labels);
-        metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))
+        self.exporter.counter(name, owned(labels))
     }
 
     pub(super) fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
-        let labels = owned(labels);
-        metrics::with_local_recorder(&self.recorder, || metrics::gauge!(name, labels))
+        self.exporter.gauge(name, owned(labels))
     }
 
     /// All metrics in Prometheus' text format.
@@ -357,22 +340,9 @@ impl Telemetry {
                 self.counter("rtad_ids_total", &labels)
             });
         }
-        let mut text = self.handle.render();
+        let mut text = self.exporter.render();
         requests::render(routes(), &mut text);
         text
-    }
-
-    /// Drains the exporter's histograms: without it, memory grows until a scrape.
-    pub fn drain(&self) {
-        self.handle.run_upkeep();
-    }
-
-    /// Drains them periodically, without end.
-    pub async fn upkeep(&self) {
-        loop {
-            tokio::time::sleep(UPKEEP_INTERVAL).await;
-            self.drain();
-        }
     }
 }
 

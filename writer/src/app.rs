@@ -17,7 +17,8 @@ use futures_util::FutureExt as _;
 use rtad_core::device::KeyMaker;
 use rtad_core::snapshot::AudienceName;
 use rtad_http::body::has_encoding;
-use rtad_http::origin::is_cross_site;
+use rtad_http::origin::OwnHosts;
+use rtad_http::request_error::RequestError;
 use rtad_http::room::BodyRoom;
 
 use super::audience::Writers;
@@ -29,6 +30,12 @@ use super::windows::Windows;
 
 /// Time limit of a request; a slow store or loading large filters can take long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Setting of tokens, for errors.
+pub const TOKENS: &str = "--token-file or of a [[token]] of --config";
+
+/// Hosts of a port without tokens.
+static NO_HOSTS: OwnHosts = OwnHosts::new("--admin-host (admin port)", Vec::new());
 
 /// Status in metrics of requests whose client left before the answer.
 const CLIENT_CLOSED: u16 = 499;
@@ -42,8 +49,6 @@ pub struct App {
     pub(super) draining: AtomicBool,
     /// Memory for bodies that arrive in parts.
     pub(super) room: BodyRoom,
-    /// Public host names under which clients reach the admin port.
-    pub(super) admin_hosts: Vec<String>,
 }
 
 impl App {
@@ -55,8 +60,8 @@ impl App {
         needed: Option<&Scope>,
     ) -> Result<(), ApiError> {
         // A browser on this machine reaches the port too, for any page.
-        if self.tokens.are_disabled() && is_cross_site(method, headers, &[]) {
-            return Err(ApiError::CrossSite);
+        if self.tokens.are_disabled() {
+            NO_HOSTS.check(method, headers)?;
         }
         self.tokens
             .admit(headers, needed)
@@ -70,8 +75,8 @@ impl App {
         token: &[u8],
         needed: &Scope,
     ) -> Result<(), ApiError> {
-        if self.tokens.are_disabled() && is_cross_site(&Method::POST, headers, &[]) {
-            return Err(ApiError::CrossSite);
+        if self.tokens.are_disabled() {
+            NO_HOSTS.check(&Method::POST, headers)?;
         }
         let admitted = self.tokens.admit_url(token, needed);
         admitted.map_err(|refusal| Self::refused(&refusal, Some(needed)))
@@ -80,7 +85,7 @@ impl App {
     fn refused(refusal: &NotAdmitted, needed: Option<&Scope>) -> ApiError {
         match (refusal, needed) {
             (NotAdmitted::MissingScope, Some(needed)) => ApiError::MissingScope(needed.to_string()),
-            _ => ApiError::Unauthorized,
+            _ => RequestError::Unauthorized(TOKENS).into(),
         }
     }
 
@@ -103,7 +108,7 @@ impl App {
                 let answered = tokio::time::timeout(ANSWER_TIMEOUT, caught).await;
                 answered
                     .unwrap_or(Ok(Err(ApiError::NoAnswer)))
-                    .unwrap_or(Err(ApiError::Internal))
+                    .unwrap_or(Err(RequestError::Internal.into()))
             }
             Err(refusal) => Err(refusal),
         };
@@ -149,7 +154,7 @@ pub async fn authorize(
     let needed = scope(area, path.as_ref().ok());
     let admitted = app.admit(request.method(), request.headers(), Some(&needed));
     let admitted = admitted.and_then(|()| match has_encoding(request.headers()) {
-        true => Err(ApiError::BadEncoding),
+        true => Err(RequestError::BadEncoding.into()),
         false => Ok(()),
     });
     app.run(route, admitted, async { Ok(next.run(request).await) })
@@ -207,7 +212,6 @@ mod tests {
             telemetry: Arc::clone(&telemetry),
             draining: AtomicBool::new(false),
             room: BodyRoom::new(1 << 20),
-            admin_hosts: Vec::new(),
         };
         let audience: AudienceName = "a".parse().unwrap();
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
@@ -220,6 +224,7 @@ mod tests {
         let is_counted = |count: u8| {
             let labels = "{audience=\"a\",op=\"add\",result=\"no_answer\"}";
             telemetry
+                .exporter
                 .render()
                 .contains(&format!("rtad_writer_writes_total{labels} {count}\n"))
         };
@@ -230,7 +235,7 @@ mod tests {
         };
         let response = app.run("/devices", Ok(()), answer).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(is_counted(1), "{}", telemetry.render());
+        assert!(is_counted(1), "{}", telemetry.exporter.render());
 
         // The client has left.
         let left = app
@@ -239,9 +244,9 @@ mod tests {
         assert!(left.is_none());
         let counted = "rtad_writer_requests_total{route=\"/devices\",code=\"499\"} 1\n";
         assert!(
-            telemetry.render().contains(counted),
+            telemetry.exporter.render().contains(counted),
             "{}",
-            telemetry.render()
+            telemetry.exporter.render()
         );
     }
 }

@@ -7,13 +7,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use rtad_core::error_chain::error_chain;
-use rtad_http::json::{json_of, parse_object};
+use rtad_http::answer::json_of;
+use rtad_http::json::parse_object;
 use serde::{Deserialize, Serialize};
 
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, Current, DeltaReport, GenerationReport, Manifest, State as AudienceState,
 };
+use rtad_http::request_error::RequestError;
 use rtad_store::{Store, StoreError};
 
 use super::app::{App, NamedAudience};
@@ -154,10 +156,10 @@ pub async fn create(
     })
     .await?;
     let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
-    let kind = kind.map_err(|error| ApiError::BadBody(format!("filter: {error}")))?;
+    let kind = kind.map_err(|error| RequestError::BadBody(format!("filter: {error}")))?;
     let fpr = fpr.unwrap_or(DEFAULT_FPR);
     let spec = FilterSpec::for_fpr(kind, fpr);
-    let spec = spec.map_err(|error| ApiError::BadBody(error.to_string()))?;
+    let spec = spec.map_err(|error| RequestError::BadBody(error.to_string()))?;
     change(
         &app,
         audience,

@@ -6,6 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use rtad_http::body::{BodyLimits, ReadBody, read};
 use rtad_http::query::parameter;
+use rtad_http::request_error::RequestError;
 use rtad_http::room::{BodyRoom, Share};
 
 use super::error::ApiError;
@@ -25,21 +26,21 @@ const SMALL: usize = 32 << 10;
 pub const LAST_UNIX_SECONDS: u64 = 253_402_300_799;
 
 /// Refuses a time after the year 9999: it is in milliseconds.
-pub fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {
+pub fn check_unix_seconds(seconds: u64) -> Result<u64, RequestError> {
     if seconds <= LAST_UNIX_SECONDS {
         return Ok(seconds);
     }
-    Err(ApiError::BadBody(format!(
+    Err(RequestError::BadBody(format!(
         "at_unix_seconds: expected seconds since 1970, at most {LAST_UNIX_SECONDS}, found more; \
          divide milliseconds by 1,000"
     )))
 }
 
 /// Refuses a parameter of binary bodies beside a JSON body, which would win.
-pub fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), ApiError> {
+pub fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), RequestError> {
     match parameter(query, name) {
         None => Ok(()),
-        Some(_) => Err(ApiError::BadBody(format!(
+        Some(_) => Err(RequestError::BadBody(format!(
             "query: {name}: accepted beside a binary body only; put it into the JSON body"
         ))),
     }
@@ -60,7 +61,7 @@ pub async fn with_body<T: Send + 'static>(
         return work(bytes);
     }
     let worked = tokio::task::spawn_blocking(move || work(bytes)).await;
-    worked.unwrap_or(Err(ApiError::Internal))
+    worked.unwrap_or(Err(RequestError::Internal.into()))
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

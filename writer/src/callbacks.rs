@@ -17,9 +17,10 @@ use percent_encoding::percent_decode_str;
 
 use rtad_core::device::{DeviceKey, KeyMaker, is_macro};
 use rtad_core::snapshot::AudienceName;
+use rtad_http::request_error::RequestError;
 use rtad_window::{RequestKey, Retry};
 
-use super::app::App;
+use super::app::{App, TOKENS};
 use super::bodies::LAST_UNIX_SECONDS;
 use super::error::ApiError;
 use super::events::MAX_TEXT;
@@ -40,11 +41,11 @@ struct Query<'a>(&'a str);
 
 impl<'a> Query<'a> {
     /// Refuses what takes long to read.
-    fn check(self) -> Result<(), ApiError> {
+    fn check(self) -> Result<(), RequestError> {
         if self.0.len() <= MAX_QUERY && self.0.split('&').count() <= MAX_PARAMETERS {
             return Ok(());
         }
-        Err(ApiError::TooLarge(format!(
+        Err(RequestError::TooLarge(format!(
             "query: expected at most {MAX_QUERY} bytes and {MAX_PARAMETERS} parameters, found more"
         )))
     }

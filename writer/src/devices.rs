@@ -5,12 +5,14 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rtad_http::answer::json_of;
 use rtad_http::body::is_octet_stream;
-use rtad_http::json::{Text, json_of, parse_object};
+use rtad_http::json::{Text, parse_object};
 use rtad_http::query::{parameter, refuse_kind};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+use rtad_http::request_error::RequestError;
 
 use super::app::{App, NamedAudience};
 use super::audience::{WriteRequest, Written};
@@ -177,14 +179,14 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
     })
 }
 
-fn check_values(op: Op, values: &[Option<u8>], ids: usize) -> Result<(), ApiError> {
+fn check_values(op: Op, values: &[Option<u8>], ids: usize) -> Result<(), RequestError> {
     if !op.adds() {
-        return Err(ApiError::BadBody(
+        return Err(RequestError::BadBody(
             "values: accepted with add and add_if_absent".to_owned(),
         ));
     }
     if values.len() != ids {
-        return Err(ApiError::BadBody(format!(
+        return Err(RequestError::BadBody(format!(
             "values: expected one for each of the {ids} ids, found {}",
             values.len()
         )));
@@ -193,7 +195,7 @@ fn check_values(op: Op, values: &[Option<u8>], ids: usize) -> Result<(), ApiErro
         .iter()
         .position(|value| value.is_some_and(|value| value > MAX_VALUE))
     {
-        Some(index) => Err(ApiError::BadBody(format!(
+        Some(index) => Err(RequestError::BadBody(format!(
             "values: {index}: expected 0 to {MAX_VALUE}, or null for none"
         ))),
         None => Ok(()),

@@ -9,12 +9,14 @@ use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
+use rtad_http::answer::json_of;
 use rtad_http::body::{is_octet_stream, packed_bits};
-use rtad_http::json::{Text, json_of, parse_object};
+use rtad_http::json::{Text, parse_object};
 use rtad_http::query::{parameter, refuse_kind};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_http::request_error::RequestError;
 use rtad_window::{Key, Observed, RequestKey, Seen};
 
 use super::app::App;
@@ -102,16 +104,16 @@ struct Fields<'a> {
     ids: Ids<'a, MAX_IDS>,
 }
 
-fn time_of(unix_seconds: u64) -> Result<SystemTime, ApiError> {
+fn time_of(unix_seconds: u64) -> Result<SystemTime, RequestError> {
     Ok(UNIX_EPOCH + Duration::from_secs(check_unix_seconds(unix_seconds)?))
 }
 
 /// The `at_unix_seconds` parameter of a query; other parameters are ignored.
-fn query_time(query: Option<&str>) -> Result<Option<SystemTime>, ApiError> {
+fn query_time(query: Option<&str>) -> Result<Option<SystemTime>, RequestError> {
     let Some(text) = parameter(query, AT) else {
         return Ok(None);
     };
-    let expected = || ApiError::BadBody("at_unix_seconds: expected a whole number".to_owned());
+    let expected = || RequestError::BadBody("at_unix_seconds: expected a whole number".to_owned());
     time_of(text.parse().map_err(|_| expected())?).map(Some)
 }
 
@@ -209,24 +211,25 @@ async fn read_present(app: &App, request: Request) -> Result<Batch, ApiError> {
     let batch = read_batch(app, request, false).await?;
     match batch.at {
         None => Ok(batch),
-        Some(_) => Err(ApiError::BadBody(
-            "at_unix_seconds: accepted for events only".to_owned(),
-        )),
+        Some(_) => {
+            let detail = "at_unix_seconds: accepted for events only".to_owned();
+            Err(RequestError::BadBody(detail).into())
+        }
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestKey>, ApiError> {
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestKey>, RequestError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else {
         return Ok(None);
     };
     if values.next().is_some() {
         let detail = "header Idempotency-Key: expected at most one, found more";
-        return Err(ApiError::BadBody(detail.to_owned()));
+        return Err(RequestError::BadBody(detail.to_owned()));
     }
     let bytes = value.as_bytes();
     if !(1..=MAX_IDEMPOTENCY_KEY).contains(&bytes.len()) {
-        return Err(ApiError::BadBody(format!(
+        return Err(RequestError::BadBody(format!(
             "header Idempotency-Key: expected 1 to {MAX_IDEMPOTENCY_KEY} bytes, found {}",
             bytes.len()
         )));

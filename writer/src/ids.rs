@@ -7,8 +7,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use rtad_http::body::split_keys;
 use rtad_http::json::Text;
-
-use super::error::ApiError;
+use rtad_http::request_error::RequestError;
 
 /// The first `MAX` ids; further ones are counted but not kept.
 pub struct Ids<'a, const MAX: usize> {
@@ -18,7 +17,7 @@ pub struct Ids<'a, const MAX: usize> {
 
 impl<'a, const MAX: usize> Ids<'a, MAX> {
     /// The bytes of each id, unless there are too many. An id of null is blank, as an empty one.
-    pub fn texts(&self) -> Result<impl ExactSizeIterator<Item = &[u8]>, ApiError> {
+    pub fn texts(&self) -> Result<impl ExactSizeIterator<Item = &[u8]>, RequestError> {
         at_most::<MAX>(self.count)?;
         Ok(self
             .kept
@@ -28,18 +27,18 @@ impl<'a, const MAX: usize> Ids<'a, MAX> {
 }
 
 /// Refuses more than `MAX` ids.
-pub fn at_most<const MAX: usize>(count: usize) -> Result<(), ApiError> {
+pub fn at_most<const MAX: usize>(count: usize) -> Result<(), RequestError> {
     if count <= MAX {
         return Ok(());
     }
-    Err(ApiError::TooLarge(format!(
+    Err(RequestError::TooLarge(format!(
         "{count} ids; accepted: up to {MAX}"
     )))
 }
 
 /// Splits a binary body into keys.
-pub fn keys_of<const MAX: usize>(body: &[u8]) -> Result<&[[u8; 16]], ApiError> {
-    let keys = split_keys(body).map_err(ApiError::BadBody)?;
+pub fn keys_of<const MAX: usize>(body: &[u8]) -> Result<&[[u8; 16]], RequestError> {
+    let keys = split_keys(body)?;
     at_most::<MAX>(keys.len())?;
     Ok(keys)
 }

@@ -5,18 +5,25 @@ use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use rtad_http::origin::is_cross_site;
+use rtad_http::answer::metrics_of;
+use rtad_http::origin::{OwnHosts, guard};
+use rtad_http::request_error::RequestError;
 
 use super::app::{App, authorize};
-use super::error::ApiError;
 use super::scopes::Area;
 use super::{audiences, callbacks, devices, events};
+
+/// The routes for writers, for errors.
+const ROUTES: &str = "/v1/audiences, /v1/audiences/{audience}, and below it /devices, /disable, \
+                      /enable, /expire; /v1/windows, and below it /{window}/events, \
+                      /{window}/check, /{window}/forget";
+/// Those of the admin port.
+const ADMIN_ROUTES: &str = "/livez, /readyz, /metrics, /v1/windows";
 
 /// The routes for writers.
 pub fn router(app: Arc<App>) -> Router {
@@ -68,59 +75,43 @@ pub fn router(app: Arc<App>) -> Router {
             "/v1/windows/{window}/forget",
             of_window("forget", post(events::forget)),
         )
-        .fallback(async |app, request| unknown(app, request, ApiError::NotFound).await)
+        .fallback(async |app, request| unknown(app, request, RequestError::NotFound(ROUTES)).await)
         .method_not_allowed_fallback(async |app, request| {
-            unknown(app, request, ApiError::MethodNotAllowed).await
+            unknown(app, request, RequestError::MethodNotAllowed(None)).await
         })
         .with_state(app)
 }
 
-async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError) -> Response {
+async fn unknown(State(app): State<Arc<App>>, request: Request, error: RequestError) -> Response {
     let admitted = app.admit(request.method(), request.headers(), None);
-    app.run("unknown", admitted, async { Err(error) }).await
+    app.run("unknown", admitted, async { Err(error.into()) })
+        .await
 }
 
 /// The routes for probes and scrapers.
-pub fn admin_router(app: Arc<App>) -> Router {
+pub fn admin_router(app: Arc<App>, hosts: OwnHosts) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/v1/windows", get(events::list_with_audiences))
-        .fallback(async || {
-            let accepted = "accepted: /livez, /readyz, /metrics, /v1/windows\n";
-            (StatusCode::NOT_FOUND, accepted)
-        })
-        .layer(from_fn_with_state(Arc::clone(&app), guard_admin))
+        .fallback(async || RequestError::NotFound(ADMIN_ROUTES))
+        .layer(from_fn_with_state(Arc::new(hosts), guard))
         // Health checks of balancers may have any host, and learn no more than a state.
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .with_state(app)
 }
 
-async fn guard_admin(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    if is_cross_site(request.method(), request.headers(), &app.admin_hosts) {
-        return ApiError::CrossSite.into_response();
-    }
-
-    next.run(request).await
-}
-
 async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
-    match (
-        app.draining.load(Ordering::Relaxed),
-        app.windows.are_fenced(),
-    ) {
-        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-        (false, true) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "another owner has claimed the windows\n",
-        ),
-        (false, false) => (StatusCode::OK, "ready\n"),
+    if app.draining.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     }
+    if app.windows.are_fenced() {
+        let reason = "another owner has claimed the windows\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, reason);
+    }
+    (StatusCode::OK, "ready\n")
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let mut response = Response::new(app.telemetry.render().into());
-    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, text);
-    response
+    metrics_of(app.telemetry.exporter.render())
 }

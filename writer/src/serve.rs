@@ -23,6 +23,7 @@ use rtad_http::connections::RouterService;
 use rtad_http::listener;
 use rtad_http::logging::{LogLevel, init_logging};
 use rtad_http::open_files::permit_connections;
+use rtad_http::origin::OwnHosts;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
 use rtad_http::room::BodyRoom;
@@ -253,7 +254,7 @@ async fn serve(
     let socket = bind("--listen", args.listen)?;
     let admin_socket = bind("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
-    telemetry.describe_with(counters::describe);
+    telemetry.exporter.record(counters::describe);
     let limits = WriteLimits {
         every: args.every,
         max_batch: args.max_batch.get(),
@@ -287,7 +288,6 @@ async fn serve(
         telemetry: Arc::clone(&telemetry),
         draining: AtomicBool::new(false),
         room: BodyRoom::new(MAX_BUFFERED),
-        admin_hosts: args.admin_hosts.clone(),
     });
     tracing::info!(
         address = listener
@@ -303,14 +303,15 @@ async fn serve(
     );
     let (phase, phases) = watch::channel(Phase::Serving);
     // The admin port stays open during the drain and reports it.
-    let admin = RouterService(admin_router(Arc::clone(&app)));
+    let hosts = OwnHosts::new("--admin-host", args.admin_hosts);
+    let admin = RouterService(admin_router(Arc::clone(&app), hosts));
     tokio::spawn(port::serve(
         admin_listener,
         admin,
         ADMIN_LIMITS,
         always_serving(),
     ));
-    tokio::spawn(async move { telemetry.upkeep().await });
+    tokio::spawn(async move { telemetry.exporter.upkeep().await });
     let service = RouterService(router(Arc::clone(&app)));
     let limits = PortLimits {
         max_connections: permit_connections(MAX_CONNECTIONS),

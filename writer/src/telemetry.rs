@@ -5,26 +5,23 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Label, Unit};
-use metrics_exporter_prometheus::{
-    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
 use parking_lot::Mutex;
 
 use rtad_core::snapshot::AudienceName;
+use rtad_http::exporter::Exporter;
+use rtad_http::request_error::RequestError;
 
 use super::error::ApiError;
 use super::op::Op;
 
-/// Histogram edges in seconds: from a fast local disk to a slow bucket.
+/// The histogram, and its edges in seconds: from a fast local disk to a slow bucket.
+const APPEND_SECONDS: &str = "rtad_writer_append_duration_seconds";
 const APPEND_EDGES: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 ];
-/// The exporter keeps every sample until it is drained.
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Telemetry {
-    recorder: PrometheusRecorder,
-    handle: PrometheusHandle,
+    pub exporter: Exporter,
     queue: Gauge,
     /// Audiences that exist or existed; only these become labels.
     known: Mutex<HashSet<AudienceName>>,
@@ -32,20 +29,14 @@ pub struct Telemetry {
 
 impl Default for Telemetry {
     fn default() -> Self {
-        let edges = Matcher::Full("rtad_writer_append_duration_seconds".to_owned());
-        let recorder = PrometheusBuilder::new()
-            .set_buckets_for_metric(edges, &APPEND_EDGES)
-            .expect("the edges are not empty")
-            .build_recorder();
-        let queue = metrics::with_local_recorder(&recorder, || {
-            describe();
-            metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-            metrics::gauge!("rtad_writer_queue")
-        });
+        let exporter = Exporter::new(APPEND_SECONDS, &APPEND_EDGES);
+        exporter.record(describe);
+        let version = Label::from_static_parts("version", env!("CARGO_PKG_VERSION"));
+        exporter.gauge("rtad_build_info", vec![version]).set(1.0);
+
         Self {
-            handle: recorder.handle(),
-            recorder,
-            queue,
+            queue: exporter.gauge("rtad_writer_queue", Vec::new()),
+            exporter,
             known: Mutex::default(),
         }
     }
@@ -80,7 +71,8 @@ impl Telemetry {
             Label::from_static_parts("route", route),
             Label::new("code", code.to_string()),
         ];
-        self.counter("rtad_writer_requests_total", labels)
+        self.exporter
+            .counter("rtad_writer_requests_total", labels)
             .increment(1);
     }
 
@@ -103,9 +95,9 @@ impl Telemetry {
                 ApiError::Contended,
                 ApiError::DeltasFull,
                 ApiError::TombstonesFull,
-                ApiError::Overloaded,
                 ApiError::NoAnswer,
-                ApiError::Internal,
+                RequestError::Overloaded.into(),
+                RequestError::Internal.into(),
             ] {
                 let _ = self.writes(audience, op, failure.code());
             }
@@ -118,7 +110,7 @@ impl Telemetry {
             Label::from_static_parts("op", op.as_str()),
             Label::from_static_parts("result", result),
         ];
-        self.counter("rtad_writer_writes_total", labels)
+        self.exporter.counter("rtad_writer_writes_total", labels)
     }
 
     pub fn conflict(&self, audience: &AudienceName) {
@@ -127,49 +119,22 @@ impl Telemetry {
 
     fn conflicts(&self, audience: &AudienceName) -> Counter {
         let labels = vec![Label::new("audience", audience.as_str().to_owned())];
-        self.counter("rtad_writer_conflicts_total", labels)
+        self.exporter.counter("rtad_writer_conflicts_total", labels)
     }
 
     pub fn appended(&self, audience: &AudienceName, duration: Duration) {
         // Starts the conflict counter at 0.
         let _ = self.conflicts(audience);
-        metrics::with_local_recorder(&self.recorder, || {
-            let audience = audience.as_str().to_owned();
-            metrics::histogram!("rtad_writer_append_duration_seconds", "audience" => audience)
-                .record(duration);
-        });
+        let labels = vec![Label::new("audience", audience.as_str().to_owned())];
+        self.exporter
+            .histogram(APPEND_SECONDS, labels)
+            .record(duration);
     }
 
     /// Counts a waiting request until the returned guard is dropped.
     pub fn waiting(&self) -> WaitingGuard {
         self.queue.increment(1);
         WaitingGuard(self.queue.clone())
-    }
-
-    /// Adds `# HELP` of the metrics of another module.
-    pub fn describe_with(&self, describe: impl FnOnce()) {
-        metrics::with_local_recorder(&self.recorder, describe);
-    }
-
-    pub fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
-        metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))
-    }
-
-    pub fn gauge(&self, name: &'static str, labels: Vec<Label>) -> Gauge {
-        metrics::with_local_recorder(&self.recorder, || metrics::gauge!(name, labels))
-    }
-
-    /// All metrics in Prometheus' text format.
-    pub fn render(&self) -> String {
-        self.handle.render()
-    }
-
-    /// Drains the histograms, so that memory stays flat without scrapes. Runs without end.
-    pub async fn upkeep(&self) {
-        loop {
-            tokio::time::sleep(UPKEEP_INTERVAL).await;
-            self.handle.run_upkeep();
-        }
     }
 }
 

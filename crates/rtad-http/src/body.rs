@@ -13,21 +13,9 @@ use hyper::body::Body;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
+use crate::request_error::RequestError;
 use crate::room::BodyPermit;
 use crate::stream::SEND_PAUSE;
-
-/// Reason why a body was not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyError {
-    /// Larger than the limit, in bytes.
-    TooLarge(usize),
-    /// Timed out.
-    Timeout,
-    /// Truncated, or invalid HTTP.
-    Broken,
-    /// Not complete on arrival, and no room to wait for the rest.
-    Overloaded,
-}
 
 /// Limits of a body.
 #[derive(Debug, Clone, Copy)]
@@ -56,12 +44,14 @@ pub struct ReadBody<'a> {
 ///
 /// # Errors
 ///
-/// [`BodyError`].
+/// [`RequestError::TooLarge`], [`RequestError::BodyTimeout`], [`RequestError::BadBody`] of a
+/// truncated body, or [`RequestError::Overloaded`]: it was not complete on arrival, and there is no
+/// permit to wait for the rest.
 pub fn read<'a, B>(
     body: B,
     limits: BodyLimits,
     wait: impl FnOnce(usize) -> Option<BodyPermit<'a>>,
-) -> impl Future<Output = Result<ReadBody<'a>, BodyError>>
+) -> impl Future<Output = Result<ReadBody<'a>, RequestError>>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -81,7 +71,7 @@ where
     };
     async move {
         if is_too_large {
-            return Err(BodyError::TooLarge(max_bytes));
+            return Err(too_large(max_bytes));
         }
         if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(reading.poll(context))).await {
             return read.map(|bytes| ReadBody {
@@ -104,7 +94,7 @@ async fn read_rest<B>(
     within: Duration,
     length: usize,
     permit: BodyPermit<'_>,
-) -> Result<ReadBody<'_>, BodyError>
+) -> Result<ReadBody<'_>, RequestError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -117,7 +107,7 @@ where
     let rest = poll_fn(|context| reading.poll(context));
     let bytes = timeout(within, rest)
         .await
-        .unwrap_or(Err(BodyError::Timeout))?;
+        .unwrap_or(Err(RequestError::BodyTimeout(within)))?;
     Ok(ReadBody {
         bytes,
         permit: Some(permit),
@@ -129,7 +119,7 @@ where
 async fn drop_rest<B>(
     mut reading: BodyReader<B>,
     within: Duration,
-) -> Result<ReadBody<'static>, BodyError>
+) -> Result<ReadBody<'static>, RequestError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -142,7 +132,7 @@ where
         }
     };
     let _ = timeout(within, rest).await;
-    Err(BodyError::Overloaded)
+    Err(RequestError::Overloaded)
 }
 
 /// A body and its parts so far.
@@ -156,14 +146,14 @@ struct BodyReader<B> {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> BodyReader<B> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, RequestError>> {
         while let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) {
             // Trailers are ignored.
-            let Ok(part) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
+            let Ok(part) = frame.map_err(|_| incomplete())?.into_data() else {
                 continue;
             };
             if part.len() > self.max_bytes - self.first.len().max(self.all.len()) {
-                return Poll::Ready(Err(BodyError::TooLarge(self.max_bytes)));
+                return Poll::Ready(Err(too_large(self.max_bytes)));
             }
             if self.first.is_empty() && self.all.is_empty() {
                 self.first = part;
@@ -182,6 +172,14 @@ impl<B: Body<Data = Bytes> + Unpin> BodyReader<B> {
             all.freeze()
         }))
     }
+}
+
+fn too_large(max_bytes: usize) -> RequestError {
+    RequestError::TooLarge(format!("the body is over {max_bytes} bytes"))
+}
+
+fn incomplete() -> RequestError {
+    RequestError::BadBody("the body is incomplete or is not valid HTTP".to_owned())
 }
 
 /// Whether `Content-Encoding` names an encoding, such as gzip. No route decodes a body.
@@ -215,22 +213,22 @@ pub fn is_octet_stream(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 ///
-/// The detail of the refusal, if it is not a whole number of keys, or text: the digits of an md5
+/// [`RequestError::BadBody`], if it is not a whole number of keys, or text: the digits of an md5
 /// would be read as two other keys.
-pub fn split_keys(body: &[u8]) -> Result<&[[u8; 16]], String> {
+pub fn split_keys(body: &[u8]) -> Result<&[[u8; 16]], RequestError> {
     let (keys, rest) = body.as_chunks::<16>();
     if !rest.is_empty() {
-        return Err(format!(
+        return Err(RequestError::BadBody(format!(
             "{} bytes are not a whole number of 16-byte keys",
             body.len()
-        ));
+        )));
     }
     if is_text(body) {
-        return Err(
-            "the body is text: expected 16 bytes for each key, in place of its digits, or \
-                    JSON without Content-Type: application/octet-stream"
+        return Err(RequestError::BadBody(
+            "the body is text: expected 16 bytes for each key, in place of its digits, or JSON \
+             without Content-Type: application/octet-stream"
                 .to_owned(),
-        );
+        ));
     }
     Ok(keys)
 }
@@ -274,16 +272,16 @@ mod tests {
         let lines = format!("{digits}\n{digits}              \n");
         for text in [digits, &digits.to_uppercase(), &json, &lines] {
             assert_eq!(text.len() % 16, 0);
+            let refusal = split_keys(text.as_bytes());
             assert!(
-                split_keys(text.as_bytes())
-                    .unwrap_err()
-                    .starts_with("the body is text")
+                matches!(&refusal, Err(RequestError::BadBody(detail)) if detail.starts_with("the body is text")),
+                "{refusal:?}"
             );
         }
         assert!(split_keys(b"15 bytes in text").is_ok());
         assert_eq!(
             split_keys(&[0; 17]).unwrap_err(),
-            "17 bytes are not a whole number of 16-byte keys"
+            RequestError::BadBody("17 bytes are not a whole number of 16-byte keys".to_owned())
         );
         assert_eq!(split_keys(b"").unwrap().len(), 0);
         assert_eq!(split_keys(&[0x7b; 32]).unwrap().len(), 2);

@@ -1,67 +1,32 @@
-//! JSON answers, and JSON parse errors without quoted values.
+//! JSON bodies, and parse errors without quoted values.
 
 use std::borrow::Cow;
 
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Response, StatusCode};
-use bytes::Bytes;
 use serde::Deserialize;
 
 use crate::body::is_compressed;
-
-/// An answer with a JSON body.
-///
-/// # Panics
-///
-/// If the value has no JSON form, such as a map whose keys are not strings.
-pub fn json_of<B: From<Bytes>>(status: StatusCode, value: &impl serde::Serialize) -> Response<B> {
-    let body = Bytes::from(serde_json::to_vec(value).expect("plain values serialize"));
-    let mut response = Response::new(B::from(body));
-    *response.status_mut() = status;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
-    response
-}
+use crate::request_error::RequestError;
 
 /// A string, borrowed from the body unless it has escapes.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Text<'body>(#[serde(borrow)] pub Cow<'body, str>);
 
-/// Reason why a body is not the JSON of a route.
-#[derive(Debug)]
-pub enum NotJson {
-    /// It is compressed.
-    Compressed,
-    /// Another reason, without any text quoted from the body.
-    Invalid(String),
-}
-
-impl NotJson {
-    /// The reason why `body` was not parsed.
-    pub fn of(body: &[u8], error: &serde_json::Error) -> Self {
-        match is_compressed(body) {
-            true => Self::Compressed,
-            false => Self::Invalid(error_without_values(error)),
-        }
-    }
-}
-
 /// Parses an object. A derived `Deserialize` alone would also accept a list of the field values.
 /// `fields` lists the fields, for the error.
 ///
 /// # Errors
 ///
-/// [`NotJson`].
+/// [`RequestError::BadBody`] or [`RequestError::BadEncoding`].
 pub fn parse_object<'body, T: Deserialize<'body>>(
     body: &'body [u8],
     fields: &str,
-) -> Result<T, NotJson> {
+) -> Result<T, RequestError> {
     if is_compressed(body) {
-        return Err(NotJson::Compressed);
+        return Err(RequestError::BadEncoding);
     }
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(NotJson::Invalid(format!(
+        return Err(RequestError::BadBody(format!(
             "expected an object with {fields}"
         )));
     }
@@ -70,7 +35,7 @@ pub fn parse_object<'body, T: Deserialize<'body>>(
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(body),
     };
-    parsed.map_err(|error| NotJson::of(body, &error))
+    parsed.map_err(|error| RequestError::BadBody(error_without_values(&error)))
 }
 
 /// `serde_json`'s message without any text quoted from the body, field names included: it may be a
@@ -122,7 +87,7 @@ mod tests {
             (r#"{"hush":1}"#, "unknown field, expected `mode`"),
         ] {
             let error = parse_object::<Body>(body.as_bytes(), "mode").unwrap_err();
-            let NotJson::Invalid(message) = error else {
+            let RequestError::BadBody(message) = error else {
                 panic!("{body}: {error:?}")
             };
             assert_eq!(message.split(" at line").next(), Some(expected));

@@ -13,20 +13,67 @@
 //! the config. Requests without `Host` are not of browsers.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use axum::extract::{Request, State};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::request_error::RequestError;
 
 /// Domains that public name servers do not resolve: of RFC 6761, 6762 and 8375, of ICANN
 /// (`internal`) and of Kubernetes.
 const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".internal", ".home.arpa", ".svc"];
+
+/// Public host names of a port.
+#[derive(Debug)]
+pub struct OwnHosts {
+    names: Vec<String>,
+    /// Where they are configured, for the error.
+    setting: &'static str,
+}
+
+impl OwnHosts {
+    /// The names of a setting.
+    pub const fn new(setting: &'static str, names: Vec<String>) -> Self {
+        Self { names, setting }
+    }
+
+    /// Refuses a cross-site request.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::CrossSite`].
+    pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), RequestError> {
+        if is_cross_site(method, headers, &self.names) {
+            return Err(RequestError::CrossSite(self.setting));
+        }
+        Ok(())
+    }
+}
+
+/// Middleware that refuses cross-site requests.
+///
+/// # Errors
+///
+/// [`RequestError::CrossSite`].
+pub async fn guard(
+    State(hosts): State<Arc<OwnHosts>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, RequestError> {
+    hosts.check(request.method(), request.headers())?;
+    Ok(next.run(request).await)
+}
 
 /// Whether a request names a public host that is not in `hosts`, or a browser sent it with an
 /// unsafe method for a page of another origin.
 ///
 /// `Sec-Fetch-Site` decides if present, as it is right even behind a proxy that changes `Host`.
 /// Older browsers, and plain HTTP to another machine, send `Origin` alone.
-pub fn is_cross_site(method: &Method, headers: &HeaderMap, hosts: &[String]) -> bool {
+fn is_cross_site(method: &Method, headers: &HeaderMap, hosts: &[String]) -> bool {
     let text = |value: &HeaderValue| value.to_str().map(str::to_ascii_lowercase).ok();
     let host = headers.get(HOST).and_then(text);
     if host.as_deref().is_some_and(|host| !is_own(host, hosts)) {

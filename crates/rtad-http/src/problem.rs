@@ -2,60 +2,82 @@
 
 use std::borrow::Cow;
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use crate::json::json_of;
+use crate::answer::json_of;
 
 /// An error answer. A 503 has `Retry-After: 1`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// HTTP status.
-    pub status: StatusCode,
-    /// Stable code for programs.
-    pub code: &'static str,
     /// The kind of error, for people.
-    pub title: &'static str,
+    title: &'static str,
+    #[serde(serialize_with = "number")]
+    status: StatusCode,
+    code: &'static str,
     /// The found value and the accepted ones. Never a device id.
-    pub detail: Cow<'static, str>,
+    detail: Cow<'static, str>,
+    #[serde(skip)]
+    header: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Problem {
-    /// The answer, with a body of the server's type.
-    pub fn into_answer<B: From<Bytes>>(self) -> Response<B> {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            title: &'a str,
-            status: u16,
-            code: &'a str,
-            detail: &'a str,
-        }
-        let Self {
+    /// A problem with a title for people, and a detail with the accepted values.
+    pub fn new(
+        status: StatusCode,
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            title,
             status,
             code,
-            title,
-            detail,
-        } = &self;
-        let document = Document {
-            title,
-            status: status.as_u16(),
-            code,
-            detail,
-        };
-        let mut response = json_of(*status, &document);
+            detail: detail.into(),
+            header: None,
+        }
+    }
+
+    /// Adds a header of the answer.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.header = Some((name, value));
+        self
+    }
+
+    /// HTTP status.
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Stable code for programs.
+    pub const fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// The answer, with a body of the server's type.
+    pub fn into_answer<B: From<Bytes>>(self) -> Response<B> {
+        let mut response = json_of(self.status, &self);
         let headers = response.headers_mut();
         headers.insert(
             CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
-        if *status == StatusCode::SERVICE_UNAVAILABLE {
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let Some((name, value)) = self.header {
+            headers.insert(name, value);
         }
         response
     }
+}
+
+fn number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
 }
 
 impl IntoResponse for Problem {

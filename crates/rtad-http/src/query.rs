@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::json::NotJson;
+use crate::request_error::RequestError;
 
 /// The last value of a parameter, not decoded; empty if it has none. Its name may be
 /// percent-encoded.
@@ -23,11 +23,11 @@ pub fn parameter<'query>(query: Option<&'query str>, wanted: &str) -> Option<&'q
 ///
 /// # Errors
 ///
-/// The query has a `kind`.
-pub fn refuse_kind(query: Option<&str>) -> Result<(), NotJson> {
+/// [`RequestError::BadBody`], if the query has a `kind`.
+pub fn refuse_kind(query: Option<&str>) -> Result<(), RequestError> {
     match parameter(query, "kind") {
         None => Ok(()),
-        Some(_) => Err(NotJson::Invalid(
+        Some(_) => Err(RequestError::BadBody(
             "query: kind: expected in a JSON body".to_owned(),
         )),
     }

@@ -76,7 +76,7 @@ fn every_field_is_optional() {
 
 fn refusal(body: &[u8], reader: &IdReader) -> String {
     match decode(body, reader) {
-        Err(NotJson::Invalid(message)) => message,
+        Err(RequestError::BadBody(message)) => message,
         other => panic!("{other:?}"),
     }
 }

@@ -75,7 +75,10 @@ fn tokens_open_the_api() {
     ] {
         let answer = server.connect().request("GET", &check(), refused, "");
         answer.problem(401, "unauthorized");
-        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        assert_eq!(
+            answer.header("www-authenticate"),
+            Some("Bearer realm=\"rtad\"")
+        );
     }
 
     let answer = server.connect().request("POST", "/rta/ocean", "", "");

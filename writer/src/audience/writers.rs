@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use rtad_core::snapshot::AudienceName;
+use rtad_http::request_error::RequestError;
 use rtad_store::write::StoreWriter;
 
 use super::batch::WriteRequest;
@@ -88,7 +89,7 @@ impl Writers {
             }),
         )?;
         // Dropped without an answer: the task panicked.
-        answer.await.unwrap_or(Err(ApiError::Internal))
+        answer.await.unwrap_or(Err(RequestError::Internal.into()))
     }
 
     /// Changes a whole audience. Returns the sequence of the `CURRENT` with the change.
@@ -99,21 +100,21 @@ impl Writers {
     ) -> Result<u64, ApiError> {
         let (reply, answer) = oneshot::channel();
         self.send(audience, Command::Change(change, reply))?;
-        answer.await.unwrap_or(Err(ApiError::Internal))
+        answer.await.unwrap_or(Err(RequestError::Internal.into()))
     }
 
     fn permit_for(
         &self,
         audience: &AudienceName,
         keys: usize,
-    ) -> Result<Option<WaitingPermit>, ApiError> {
+    ) -> Result<Option<WaitingPermit>, RequestError> {
         if keys == 0 {
             return Ok(None);
         }
-        let keys = u32::try_from(keys).map_err(|_| ApiError::Overloaded)?;
+        let keys = u32::try_from(keys).map_err(|_| RequestError::Overloaded)?;
         let acquire = |room: Arc<Semaphore>| {
             room.try_acquire_many_owned(keys)
-                .map_err(|_| ApiError::Overloaded)
+                .map_err(|_| RequestError::Overloaded)
         };
         let of_audience = acquire(self.room_of(audience))?;
         let of_all = acquire(Arc::clone(&self.room))?;
@@ -143,7 +144,7 @@ impl Writers {
         if let Some(queue) = queues.get(audience) {
             command = match queue.try_send(command) {
                 Ok(()) => return Ok(()),
-                Err(TrySendError::Full(_)) => return Err(ApiError::Overloaded),
+                Err(TrySendError::Full(_)) => return Err(RequestError::Overloaded.into()),
                 // The task found no such audience, or panicked.
                 Err(TrySendError::Closed(command)) => command,
             };

@@ -59,9 +59,11 @@ impl EventCounters {
     pub fn new(telemetry: &Telemetry, window: &AudienceName) -> Self {
         let events = |result| {
             let labels = vec![label(window), Label::from_static_parts("result", result)];
-            telemetry.counter("rtad_window_events_total", labels)
+            telemetry
+                .exporter
+                .counter("rtad_window_events_total", labels)
         };
-        let counter = |name| telemetry.counter(name, vec![label(window)]);
+        let counter = |name| telemetry.exporter.counter(name, vec![label(window)]);
         Self {
             new: events("new"),
             duplicate: events("duplicate"),
@@ -77,7 +79,9 @@ impl EventCounters {
 
     /// Whether events are accepted.
     pub fn writable(&self, telemetry: &Telemetry, window: &AudienceName) -> Gauge {
-        telemetry.gauge("rtad_window_writable", vec![label(window)])
+        telemetry
+            .exporter
+            .gauge("rtad_window_writable", vec![label(window)])
     }
 
     pub fn add(&self, results: Results) {
@@ -114,13 +118,14 @@ pub struct Counters {
 impl Counters {
     pub fn new(telemetry: &Telemetry, config: &WindowConfig) -> Self {
         let window = &config.name;
-        let gauge = |name| telemetry.gauge(name, vec![label(window)]);
+        let gauge = |name| telemetry.exporter.gauge(name, vec![label(window)]);
         gauge("rtad_window_capacity").set(config.spec.capacity as f64);
         let events = EventCounters::new(telemetry, window);
         Self {
             writable: events.writable(telemetry, window),
             events,
             answers_evicted: telemetry
+                .exporter
                 .counter("rtad_window_answers_evicted_total", vec![label(window)]),
             entries: gauge("rtad_window_entries"),
             fill_ratio: gauge("rtad_window_fill_ratio"),
@@ -140,12 +145,15 @@ impl UploadCounters {
         let window = &config.name;
         let interval = "rtad_window_checkpoint_interval_seconds";
         let seconds = config.checkpoint_interval.as_secs_f64();
-        telemetry.gauge(interval, vec![label(window)]).set(seconds);
+        telemetry
+            .exporter
+            .gauge(interval, vec![label(window)])
+            .set(seconds);
         let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds";
         let failures = "rtad_window_checkpoint_upload_failures_total";
         Self {
-            uploaded: telemetry.gauge(uploaded, vec![label(window)]),
-            failures: telemetry.counter(failures, vec![label(window)]),
+            uploaded: telemetry.exporter.gauge(uploaded, vec![label(window)]),
+            failures: telemetry.exporter.counter(failures, vec![label(window)]),
         }
     }
 }
@@ -153,7 +161,9 @@ impl UploadCounters {
 /// Age of the oldest event that an audience which follows a window lacks.
 pub fn lag_of(telemetry: &Telemetry, audience: &AudienceName) -> Gauge {
     let label = Label::new("audience", audience.as_str().to_owned());
-    telemetry.gauge("rtad_window_audience_lag_seconds", vec![label])
+    telemetry
+        .exporter
+        .gauge("rtad_window_audience_lag_seconds", vec![label])
 }
 
 /// `# HELP` of every metric of windows.

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
+use rtad_http::request_error::RequestError;
 use rtad_redis::{Lifetime, RedisError, RedisWindow};
 use rtad_window::{Key, Observed, RequestKey, Retry, Seen};
 
@@ -193,7 +194,7 @@ impl RemoteWindow {
 
     fn failed(&self, error: &RedisError) -> ApiError {
         if matches!(error, RedisError::Overloaded { .. }) {
-            return ApiError::Overloaded;
+            return RequestError::Overloaded.into();
         }
         self.log_failure(error);
         match error {

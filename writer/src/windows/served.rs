@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
+use rtad_http::request_error::RequestError;
 use rtad_window::{ChangeListener, Changed, Failure, Key, Observed, Retry, WindowHandle};
 
 use super::super::error::ApiError;
@@ -117,7 +118,7 @@ impl ServedWindow {
                 ApiError::WindowFull,
             ),
             // `observe` has answered late events; no other request has a time.
-            Failure::Late => (Results::default(), ApiError::Internal),
+            Failure::Late => (Results::default(), RequestError::Internal.into()),
             Failure::NotWritable => (
                 Results {
                     failed: events,
@@ -130,7 +131,7 @@ impl ServedWindow {
                     failed: events,
                     ..Results::default()
                 },
-                ApiError::Overloaded,
+                RequestError::Overloaded.into(),
             ),
         };
         self.count(results);

@@ -31,7 +31,7 @@ fn requests_without_a_token_are_rejected() {
             answer.problem(401, "unauthorized");
             assert_eq!(
                 answer.header("www-authenticate"),
-                Some("Bearer realm=\"rtad-writer\"")
+                Some("Bearer realm=\"rtad\"")
             );
         }
     }

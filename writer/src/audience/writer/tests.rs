@@ -454,7 +454,7 @@ async fn unanswered_request_that_waits_for_filters_gives_its_permit_back() {
     let idle = Queue::new(&store, 1000).writer;
     let absent = queue.ask(Op::AddIfAbsent, &[1]);
     tokio::spawn(std::mem::replace(&mut queue.writer, idle).run());
-    let requests = || metric(&queue.telemetry.render(), "rtad_writer_queue");
+    let requests = || metric(&queue.telemetry.exporter.render(), "rtad_writer_queue");
     queue.ask(Op::Add, &[2]).await.unwrap().unwrap();
     assert_eq!(requests(), 1.0);
     drop(absent);

@@ -300,7 +300,7 @@ async fn window_without_an_answer_is_not_writable() {
     let owner = Owned::start(FSYNC).await;
     let writable = || {
         metric(
-            &owner.telemetry.render(),
+            &owner.telemetry.exporter.render(),
             "rtad_window_writable{window=\"w\"}",
         )
     };
