@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use rtad_core::device::KeyMaker;
 use rtad_http::connections::{Connections, RouterService};
-use rtad_http::listener::{self, Acceptor, refuse};
+use rtad_http::listener::{Acceptor, BoundAddress, ListenError, refuse};
 use rtad_http::open_files::permit_connections;
 use rtad_http::origin::OwnHosts;
 use rtad_http::phase::{Phase, always_serving};
@@ -30,7 +30,6 @@ use rtad_http::port::{self, PortLimits};
 use rtad_http::room::BodyRoom;
 use rtad_http::workers::Workers;
 use rtad_store::{Store, StoreError};
-use socket2::Socket;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use assemble::Assembly;
@@ -247,47 +246,42 @@ impl SharedParts {
     }
 }
 
-/// The bound ports. Only the admin port listens: a decision port without snapshots refuses clients.
+/// The bound ports. Only those of the admin thread listen: a decision port without snapshots refuses
+/// clients.
 struct Sockets {
-    decision: Socket,
-    admin: TcpListener,
-    metrics: Option<TcpListener>,
+    decision: BoundAddress,
+    admin: ListeningPort,
+    metrics: Option<ListeningPort>,
 }
 
-impl Sockets {
-    fn bind(server: &ServerConfig) -> Result<Self, StartError> {
-        let bind = |key, address| listener::bind(address).map_err(listen_error(key, address));
-        let listen = |key, address| {
-            let socket = listener::bind(address).map_err(listen_error(key, address))?;
-            listener::listen(socket).map_err(listen_error(key, address))
-        };
-        let admin = listen(ADMIN_KEY, server.admin_listen)?;
-        let metrics = server
-            .metrics_listen
-            .map(|address| listen(METRICS_KEY, address))
-            .transpose()?;
-        let decision = bind(DECISION_KEY, server.listen)?;
+struct ListeningPort {
+    address: SocketAddr,
+    listener: TcpListener,
+}
 
+impl ListeningPort {
+    fn open(setting: &'static str, address: SocketAddr) -> Result<Self, ListenError> {
+        let bound = BoundAddress::bind(setting, address)?;
         Ok(Self {
-            decision,
-            admin,
-            metrics,
+            address: bound.address(),
+            listener: bound.listen()?,
         })
     }
 }
 
-const DECISION_KEY: &str = "server.listen";
-const ADMIN_KEY: &str = "server.admin_listen";
-const METRICS_KEY: &str = "server.metrics_listen";
+impl Sockets {
+    fn bind(server: &ServerConfig) -> Result<Self, ListenError> {
+        let admin = ListeningPort::open("server.admin_listen", server.admin_listen)?;
+        let metrics = match server.metrics_listen {
+            Some(address) => Some(ListeningPort::open("server.metrics_listen", address)?),
+            None => None,
+        };
 
-fn listen_error(
-    key: &'static str,
-    address: SocketAddr,
-) -> impl FnOnce(std::io::Error) -> StartError {
-    move |source| StartError::Listen {
-        key,
-        address,
-        source,
+        Ok(Self {
+            decision: BoundAddress::bind("server.listen", server.listen)?,
+            admin,
+            metrics,
+        })
     }
 }
 
@@ -312,16 +306,13 @@ fn start_sync(
 fn start_admin_port(
     threads: &Threads,
     parts: &SharedParts,
-    listener: TcpListener,
-    metrics: Option<TcpListener>,
+    admin: ListeningPort,
+    metrics: Option<ListeningPort>,
     max_connections: usize,
 ) -> Result<SocketAddr, StartError> {
-    let configured = parts.server.admin_listen;
-    let address = listener
-        .local_addr()
-        .map_err(listen_error(ADMIN_KEY, configured))?;
-    if let Some(Ok(address)) = metrics.as_ref().map(TcpListener::local_addr) {
-        tracing::info!(metrics_address = %address, "metrics port listens");
+    let ListeningPort { address, listener } = admin;
+    if let Some(metrics) = &metrics {
+        tracing::info!(metrics_address = %metrics.address, "metrics port listens");
     }
     let limits = PortLimits {
         max_connections: MAX_ADMIN_CONNECTIONS,
@@ -339,7 +330,7 @@ fn start_admin_port(
         if let Some(interval) = watch_config {
             tokio::spawn(async move { reloader.watch(interval).await });
         }
-        if let Some(listener) = metrics {
+        if let Some(ListeningPort { listener, .. }) = metrics {
             let router = RouterService(metrics_router(Arc::clone(&app), Arc::clone(&hosts)));
             tokio::spawn(port::serve(listener, router, limits, always_serving()));
         }
@@ -355,7 +346,7 @@ fn start_admin_port(
 fn open_decision_port(
     parts: &SharedParts,
     max_connections: usize,
-    socket: Socket,
+    decision: BoundAddress,
     phases: watch::Receiver<Phase>,
 ) -> Result<OpenPort, StartError> {
     let telemetry = Arc::clone(&parts.shared.telemetry);
@@ -378,11 +369,9 @@ fn open_decision_port(
     let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;
     let workers = Arc::new(workers);
 
-    let configured = parts.server.listen;
-    let failed = || listen_error(DECISION_KEY, configured);
-    let listener = listener::listen(socket).map_err(failed())?;
-    let address = listener.local_addr().map_err(failed())?;
-    let mut acceptor = Acceptor::new(listener, phases).map_err(failed())?;
+    let address = decision.address();
+    let listener = decision.listen()?;
+    let mut acceptor = Acceptor::new(listener, phases).map_err(StartError::Threads)?;
     let dispatch = Arc::clone(&workers);
     let acceptor = tokio::spawn(async move {
         while let Some(stream) = acceptor.accept().await {

@@ -1,25 +1,16 @@
 //! Errors of the start.
 
-use std::net::SocketAddr;
-
 use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_http::listener::ListenError;
 use rtad_store::StoreError;
 
 /// A failed start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The address cannot be bound.
-    #[error("could not listen on {key} = {address}")]
-    Listen {
-        /// The config's key.
-        key: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// The kernel's reason.
-        #[source]
-        source: std::io::Error,
-    },
+    /// An address cannot be bound.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The kernel gave no thread, or no event queue.
     #[error("could not start threads")]
     Threads(#[source] std::io::Error),

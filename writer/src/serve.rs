@@ -1,7 +1,6 @@
 //! Start and stop of the service: its flags, ports, signals and the drain.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use socket2::Socket;
 use tokio::sync::watch;
 
 use rtad_cli::command_error::CommandError;
@@ -20,7 +18,7 @@ use rtad_core::device::KeyMaker;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
 use rtad_http::connections::RouterService;
-use rtad_http::listener;
+use rtad_http::listener::{BoundAddress, ListenError};
 use rtad_http::logging::{LogLevel, init_logging};
 use rtad_http::open_files::permit_connections;
 use rtad_http::origin::OwnHosts;
@@ -149,13 +147,8 @@ enum ServeError {
     TakeOver { name: AudienceName },
     #[error("could not open a window")]
     Window(#[source] Box<WindowError>),
-    #[error("could not listen on {flag} {address}")]
-    Listen {
-        flag: &'static str,
-        address: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     #[error("a window ended, see the log; a start goes on with its files")]
     WindowEnded,
     #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
@@ -176,7 +169,7 @@ impl CommandFailure for ServeError {
             | Self::TakeOver { .. } => ExitStatus::Usage,
             Self::Window(error) if error.is_usage() => ExitStatus::Usage,
             Self::Window(_)
-            | Self::Listen { .. }
+            | Self::Listen(_)
             | Self::WindowEnded
             | Self::Drain
             | Self::SecondSignal => ExitStatus::Unexpected,
@@ -251,8 +244,9 @@ async fn serve(
     let mut signals = Signals::listen().map_err(CommandError::runtime)?;
     // Nobody connects before the windows are read: a client that gives up meanwhile sends its
     // events again, and those in the kernel's queue would be counted as well.
-    let socket = bind("--listen", args.listen)?;
-    let admin_socket = bind("--admin-listen", args.admin_listen)?;
+    let bound = BoundAddress::bind("--listen", args.listen).map_err(ServeError::from)?;
+    let admin_bound = BoundAddress::bind("--admin-listen", args.admin_listen);
+    let admin_bound = admin_bound.map_err(ServeError::from)?;
     let telemetry = Arc::new(Telemetry::default());
     telemetry.exporter.record(counters::describe);
     let limits = WriteLimits {
@@ -278,8 +272,9 @@ async fn serve(
     let windows = Windows::claim(&config, read, &store, args.every, &telemetry).await;
     let windows = windows.map_err(failed)?;
     windows.start();
-    let listener = listen("--listen", args.listen, socket)?;
-    let admin_listener = listen("--admin-listen", args.admin_listen, admin_socket)?;
+    let (address, admin_address) = (bound.address(), admin_bound.address());
+    let listener = bound.listen().map_err(ServeError::from)?;
+    let admin_listener = admin_bound.listen().map_err(ServeError::from)?;
     let app = Arc::new(App {
         tokens,
         windows,
@@ -290,14 +285,8 @@ async fn serve(
         room: BodyRoom::new(MAX_BUFFERED),
     });
     tracing::info!(
-        address = listener
-            .local_addr()
-            .map_err(CommandError::runtime)?
-            .to_string(),
-        admin_address = admin_listener
-            .local_addr()
-            .map_err(CommandError::runtime)?
-            .to_string(),
+        %address,
+        %admin_address,
         token = !args.no_token,
         "listening for writes"
     );
@@ -373,26 +362,6 @@ async fn serve(
     }
     tracing::info!("stopped");
     Ok(())
-}
-
-fn bind(flag: &'static str, address: SocketAddr) -> Result<Socket, ServeError> {
-    listener::bind(address).map_err(|source| ServeError::Listen {
-        flag,
-        address,
-        source,
-    })
-}
-
-fn listen(
-    flag: &'static str,
-    address: SocketAddr,
-    socket: Socket,
-) -> Result<TcpListener, ServeError> {
-    listener::listen(socket).map_err(|source| ServeError::Listen {
-        flag,
-        address,
-        source,
-    })
 }
 
 /// Rereads the token files on a thread of its own, as it takes a moment.

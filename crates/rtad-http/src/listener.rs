@@ -24,19 +24,76 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 const REFUSAL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Binds an address without listening. A port in use fails before any snapshot is loaded, and
-/// clients get "connection refused" while snapshots load.
-///
-/// # Errors
-///
-/// The kernel's, such as an address in use, or a clock that HTTP cannot write.
-pub fn bind(address: SocketAddr) -> io::Result<Socket> {
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("could not listen on {setting} {address}")]
+pub struct ListenError {
+    /// The setting of the address, such as a flag.
+    setting: &'static str,
+    address: SocketAddr,
+    /// The kernel's reason, such as an address in use, or a clock that HTTP cannot write.
+    source: io::Error,
+}
+
+/// A bound address that does not listen yet: clients get "connection refused".
+#[derive(Debug)]
+pub struct BoundAddress {
+    setting: &'static str,
+    address: SocketAddr,
+    socket: Socket,
+}
+
+impl BoundAddress {
+    /// Binds the address of a setting. A port in use fails before any snapshot is loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`ListenError`].
+    pub fn bind(setting: &'static str, address: SocketAddr) -> Result<Self, ListenError> {
+        let failed = |source| ListenError {
+            setting,
+            address,
+            source,
+        };
+        let socket = bind(address).map_err(failed)?;
+        let local = socket.local_addr().map_err(failed)?;
+
+        Ok(Self {
+            setting,
+            address: local.as_socket().expect("an address of the internet"),
+            socket,
+        })
+    }
+
+    /// The address, with the port that the kernel chose.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// [`ListenError`].
+    pub fn listen(self) -> Result<StdListener, ListenError> {
+        let Self {
+            setting,
+            address,
+            socket,
+        } = self;
+        socket.listen(BACKLOG).map_err(|source| ListenError {
+            setting,
+            address,
+            source,
+        })?;
+        Ok(socket.into())
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<Socket> {
     check_clock(SystemTime::now())?;
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let protocol = Some(Protocol::TCP);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, protocol)?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.set_nonblocking(true)?;
@@ -52,16 +109,6 @@ fn check_clock(now: SystemTime) -> io::Result<()> {
     }
     let found = "this host's clock is wrong: expected a year from 1970 to 9999, found another";
     Err(io::Error::other(found))
-}
-
-/// Listens on a bound address.
-///
-/// # Errors
-///
-/// The kernel's.
-pub fn listen(socket: Socket) -> io::Result<StdListener> {
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
 }
 
 /// Answers a connection over the limit. It is closed when it is dropped.

@@ -125,7 +125,7 @@ fn port_in_use_exits_with_one_and_is_named() {
             1,
         );
         let expected =
-            format!("error: could not listen on {key} = {address}: Address already in use");
+            format!("error: could not listen on {key} {address}: Address already in use");
         assert!(
             stderr.lines().last().unwrap().starts_with(&expected),
             "{stderr}"
