@@ -58,7 +58,11 @@ pub struct AdminApp {
 
 impl AdminApp {
     /// Reads a body of at most `max_bytes`.
-    pub(super) async fn read_body(&self, body: Body, max_bytes: usize) -> Result<Bytes, RequestError> {
+    pub(super) async fn read_body(
+        &self,
+        body: Body,
+        max_bytes: usize,
+    ) -> Result<Bytes, RequestError> {
         let limits = BodyLimits {
             max_bytes,
             timeout: self.body_timeout,

@@ -20,7 +20,7 @@ use rtad_core::snapshot::AudienceName;
 use rtad_http::request_error::RequestError;
 use rtad_window::{RequestKey, Retry};
 
-use super::app::{App, TOKENS};
+use super::app::App;
 use super::bodies::LAST_UNIX_SECONDS;
 use super::error::ApiError;
 use super::events::MAX_TEXT;
