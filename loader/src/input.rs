@@ -32,6 +32,7 @@ mod read;
 mod rejects;
 mod remote;
 mod sink;
+mod table_folders;
 mod value;
 
 pub use batches::Batches;

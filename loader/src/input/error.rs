@@ -16,6 +16,23 @@ pub enum InputError {
     #[error("input {input}: no such file, and no file matches it as a pattern")]
     Missing { input: String },
     #[error(
+        "input {input}: no such file, and no file matches it as a pattern; names that begin with _ \
+         or . match only if the pattern begins so"
+    )]
+    NoMatch { input: String },
+    #[error(
+        "input {input}: belongs to the {format} table in {folder}, whose files also hold rows that \
+         the table has removed: expected plain files; write the table's rows to Parquet elsewhere, \
+         with {reader}"
+    )]
+    Table {
+        input: String,
+        folder: String,
+        format: &'static str,
+        /// Programs that read such tables.
+        reader: &'static str,
+    },
+    #[error(
         "input {input}: {reason}; accepted: a path, a pattern, `-`, file:///path, s3://bucket/key, \
          gs://bucket/key, az://container/key, https://host/path or http://host/path"
     )]

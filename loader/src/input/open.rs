@@ -18,8 +18,9 @@ use super::batches::Batches;
 use super::content::{Compression, HEAD_BYTES, could_be_id, foreign};
 use super::error::InputError;
 use super::line_ends::LineEnds;
-use super::pattern::{WILDCARDS, is_hidden, matches};
+use super::pattern::{WILDCARDS, matches};
 use super::remote::{Remote, store_error};
+use super::table_folders::TableFolders;
 use crate::progress::{Bytes, CountedReader};
 
 /// The default limit of the `zstd` command (`--long=27`).
@@ -62,8 +63,14 @@ impl Source {
 
 /// Sources of the arguments: a file of exactly that name, otherwise the sorted matches of the
 /// pattern.
+///
+/// # Errors
+///
+/// No such file; or one in the folder of a table. A shell may have expanded the pattern, so a name
+/// is refused there too.
 pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
     let mut sources = Vec::new();
+    let mut folders = TableFolders::default();
     for input in inputs {
         let path = PathBuf::from(input);
         if input == "-" {
@@ -74,12 +81,17 @@ pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
             continue;
         }
         if path.exists() {
+            folders.refuse_table(&path)?;
             sources.push(Source::File(path));
             continue;
         }
         let shown = path.display().to_string();
         if shown.contains("://") {
-            sources.push(of_url(&shown)?);
+            let source = of_url(&shown)?;
+            if let Source::File(path) = &source {
+                folders.refuse_table(path)?;
+            }
+            sources.push(source);
             continue;
         }
         let pattern = input.to_str().filter(|text| text.contains(WILDCARDS));
@@ -95,22 +107,18 @@ pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         };
         let before = sources.len();
         for found in matches(pattern)? {
-            if is_hidden(&found, pattern) {
-                continue;
-            }
-            match found.is_dir() {
-                false => sources.push(Source::File(found)),
+            folders.refuse_table(&found)?;
+            if !found.is_dir() {
+                sources.push(Source::File(found));
+            } else if !pattern.contains("**") {
                 // `**` matches the files in it too.
-                true if pattern.contains("**") => {}
-                true => {
-                    return Err(InputError::Directory {
-                        input: found.display().to_string(),
-                    });
-                }
+                return Err(InputError::Directory {
+                    input: found.display().to_string(),
+                });
             }
         }
         if sources.len() == before {
-            return Err(InputError::Missing { input: shown });
+            return Err(InputError::NoMatch { input: shown });
         }
     }
     Ok(sources)
@@ -327,6 +335,53 @@ mod tests {
         assert!(expand(&[folder.path().join("b*.txt").into()]).is_err());
     }
 
+    /// What a pattern finds in the folders of jobs that write there, without the folder's path.
+    #[test]
+    fn patterns_leave_out_files_of_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "_SUCCESS",
+            "_committed_1",
+            "part-0",
+            ".part-0.crc",
+            "_temporary/0/part-1",
+            ".spark-staging-1/part-2",
+            "day=24/part-3",
+            "day=24/_metadata",
+            "_hour=1/part-4",
+        ] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        for (pattern, expected) in [
+            ("**", &["_hour=1/part-4", "day=24/part-3", "part-0"][..]),
+            ("**/part-*", &["_hour=1/part-4", "day=24/part-3", "part-0"]),
+            ("*/*", &["_hour=1/part-4", "day=24/part-3"]),
+            ("p*", &["part-0"]),
+            ("_SUCCESS", &["_SUCCESS"]),
+            ("_S*", &["_SUCCESS"]),
+            ("_temporary/**", &["_temporary/0/part-1"]),
+            ("_t*/?/*", &["_temporary/0/part-1"]),
+            ("**/_m*", &["day=24/_metadata"]),
+            (".*/*", &[".spark-staging-1/part-2"]),
+        ] {
+            let root = format!("{}/", folder.path().display());
+            let sources = expand(&[format!("{root}{pattern}").into()]).unwrap();
+            let names: Vec<String> = sources.iter().map(Source::name).collect();
+            let found: Vec<&str> = names
+                .iter()
+                .map(|n| n.strip_prefix(&root).unwrap())
+                .collect();
+            assert_eq!(found, expected, "{pattern}");
+        }
+        let refused = expand(&[folder.path().join("[_.]S*").into()]).unwrap_err();
+        assert!(
+            refused.to_string().contains("begin with _ or ."),
+            "{refused}"
+        );
+    }
+
     #[test]
     fn file_of_that_name_precedes_a_pattern() {
         let folder = tempfile::tempdir().unwrap();
@@ -359,7 +414,7 @@ mod tests {
         assert!(refused.contains("c.txt"), "{refused}");
         assert!(matches!(
             expand(&["nothing-*".into()]),
-            Err(InputError::Missing { .. })
+            Err(InputError::NoMatch { .. })
         ));
         assert!(matches!(
             expand(&["-".into(), "-".into()]),

@@ -1,7 +1,10 @@
 //! Patterns of paths, such as `dumps/*.gz`: the paths that match them.
+//!
+//! Names that begin with `_` or `.` are left out, as Hive and Spark do: `_SUCCESS`, `_temporary`
+//! and `.part.crc` are no rows, and the files of `_temporary` are those of a job that has not ended.
 
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use glob::Pattern;
 
@@ -71,27 +74,26 @@ fn add_matches(
             Ok(entry) => entry.file_name(),
             Err(error) => return failed(listed, error),
         };
+        let shown = name.to_string_lossy();
+        if is_left_out(&shown, part) {
+            continue;
+        }
+
         let path = folder.join(&name);
         if is_recursive && path.is_dir() {
             add_matches(&path, parts, found)?;
-        } else if !is_recursive && part.matches(&name.to_string_lossy()) {
+        } else if is_recursive && rest.is_empty() {
+            found.push(path);
+        } else if !is_recursive && part.matches(&shown) {
             add_matches(&path, rest, found)?;
         }
     }
     Ok(())
 }
 
-/// Whether a match is a hidden file, or within a hidden directory, that the pattern does not name
-/// with its dot, as in a shell. Editors and macOS leave such files.
-pub fn is_hidden(found: &Path, pattern: &str) -> bool {
-    let dotted = || pattern.split('/').filter(|part| part.starts_with('.'));
-    let is_named =
-        |name: &str| dotted().any(|part| Pattern::new(part).is_ok_and(|part| part.matches(name)));
-    let names = found.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name.to_string_lossy()),
-        _ => None,
-    });
-    names
-        .filter(|name| name.starts_with('.'))
-        .any(|name| !is_named(&name))
+/// Whether a name is one of another program's own, and the pattern's part does not begin with the
+/// same character. A folder such as `_day=24` is a partition, with rows.
+fn is_left_out(name: &str, part: &Pattern) -> bool {
+    let is_own = name.starts_with('.') || name.starts_with('_') && !name.contains('=');
+    is_own && part.as_str().bytes().next() != name.bytes().next()
 }
