@@ -32,6 +32,7 @@ MALFORMED_ROWS = "_rtad_malformed"  # Spark's column of malformed rows
 MALFORMED = "malformed row"  # an id of no kind, as it has a space
 PATH = re.compile(r"`([^`]+)`|([^.`]+)")  # names of a column's path
 STRICT = ("ignoreCorruptFiles", "ignoreMissingFiles")  # off: Spark would skip the rest of files
+TABLE_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders beside a table's files
 FILES_AT_ONCE = 16  # files whose headers or footers are read at once
 TASK_ERROR = re.compile(r"rtad-loader chunk ended with (-?\d+): ([^\n]*)")
 # Flags of `rtad-loader publish`, with and without a value.
@@ -238,6 +239,53 @@ def of_files(table, read):
         return list(zip(files, pool.map(read, files)))
 
 
+def table_finder(spark):
+    """A function that names the format of a folder's table; None of a folder that is no table's."""
+    from py4j.protocol import Py4JJavaError
+
+    new_path = spark._jvm.org.apache.hadoop.fs.Path
+    conf = spark._jsc.hadoopConfiguration()
+
+    def table_format(folder):
+        try:
+            return format_of(folder)
+        except Py4JJavaError:
+            return None  # a folder above the inputs, to which the job has no access
+
+    def format_of(folder):
+        files = new_path(folder).getFileSystem(conf)
+        for name, found in TABLE_LOGS.items():
+            if files.exists(new_path(folder, name)):
+                return found
+        metadata = new_path(folder, "metadata")
+        if files.exists(metadata):
+            names = [status.getPath().getName() for status in files.listStatus(metadata)]
+            if any(name.endswith(".metadata.json") for name in names):
+                return "Iceberg"
+        return None
+
+    return table_format
+
+
+def check_folders(spark, table):
+    """Refuses files of Delta, Hudi and Iceberg tables: some have rows that were removed since."""
+    java, new_path = spark._jvm.java, spark._jvm.org.apache.hadoop.fs.Path
+    folders = set()
+    for file in table.inputFiles():
+        folder = new_path(java.net.URI(file)).getParent()
+        while folder is not None and folder.toString() not in folders:
+            folders.add(folder.toString())
+            folder = folder.getParent()
+
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        for folder, found in zip(folders, pool.map(table_finder(spark), folders)):
+            if found:
+                refuse(
+                    f"input {folder}: holds a table of {found}, whose files also have rows that it "
+                    "has removed: expected plain files, or --format table"
+                )
+
+
 def first_line_reader(spark):
     """A function that reads a file's first line that is not blank; None of an empty file."""
     java, hadoop = spark._jvm.java, spark._jvm.org.apache.hadoop
@@ -336,6 +384,8 @@ def read_table(spark, args):
 def read_keys(spark, args):
     """The keys of all inputs with their parts, and the counts of each task."""
     table = read_table(spark, args)
+    if args.format != "table":
+        check_folders(spark, table)
     columns, cells = [], []
     for number, column in enumerate(args.column or ["value"]):
         name, kind = column_and_kind(args, column)

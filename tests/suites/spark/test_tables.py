@@ -167,3 +167,27 @@ def test_session_that_skips_damaged_files_is_refused(job, spark, monkeypatch):
     monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _: conf)
     with pytest.raises(SystemExit, match="^3$"):
         job.start_session(SimpleNamespace(audience="users"))
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ("_delta_log/0.json", "Delta"),
+        (".hoodie/hoodie.properties", "Hudi"),
+        ("metadata/v1.metadata.json", "Iceberg"),
+        ("metadata/columns.json", None),
+    ],
+)
+def test_files_of_tables_are_refused(read, tmp_path, capfd, log, expected):
+    table = tmp_path / "lake 1/users"
+    for name in ("day=1/part-0", "_temporary/part-1", log):
+        (table / name).parent.mkdir(parents=True, exist_ok=True)
+        (table / name).write_text("\n".join(synth(5)))
+    inputs = table / "day=1" if log.startswith("metadata") else tmp_path
+    if expected is None:
+        assert read("lines", inputs) == {"usable": 5}
+        return
+    for path in (inputs, table / "day=1"):
+        with pytest.raises(SystemExit, match="^3$"):
+            read("lines", path)
+        assert f"lake 1/users: holds a table of {expected}" in capfd.readouterr().err
