@@ -48,12 +48,20 @@ pub(crate) fn check_parquet(body: &[u8]) {
 }
 
 pub(crate) fn check_csv(body: &[u8]) {
-    let cells = CellSyntax {
-        delimiter: b',',
-        escape: Some(b'\\'),
-    };
-    let columns = columns();
-    check_input(Layout::Csv { columns, cells }, body);
+    for has_header in [true, false] {
+        let mut columns = columns();
+        if !has_header {
+            for (index, column) in columns.iter_mut().enumerate() {
+                column.name = (index + 1).to_string();
+            }
+        }
+        let cells = CellSyntax {
+            has_header,
+            delimiter: b',',
+            escape: Some(b'\\'),
+        };
+        check_input(Layout::Csv { columns, cells }, body);
+    }
 }
 
 /// Blocks after which reading ends early: compressed inputs and runs in Parquet pages may hold

@@ -36,6 +36,7 @@ mod table_folders;
 mod value;
 
 pub use batches::Batches;
+pub use csv::column_index;
 pub use error::InputError;
 pub use kinds::{Kinds, KindsError};
 pub use layout::{CellSyntax, Column, Input, Layout};

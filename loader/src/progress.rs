@@ -1,6 +1,6 @@
 //! Progress line on stderr, removed when the work ends.
 //!
-//! Drawn on a terminal only, and not with `--quiet` or `--no-progress`. Shows counts, never rows.
+//! Drawn on a terminal only, and not with `--quiet`. Shows counts, never rows.
 //! Inside another program nothing is drawn: that program reads a [`Watch`].
 
 use std::fmt::Write;

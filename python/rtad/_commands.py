@@ -9,8 +9,10 @@ from rtad import _rtad
 from rtad._ids import batches
 from rtad._progress import Progress, callback
 
+# A column, by its name; in files without a header by its number, from 1.
+Column = str | int
 # A column of ids, several, or the kinds of each.
-Columns = str | Sequence[str] | Mapping[str, str] | None
+Columns = Column | Sequence[Column] | Mapping[Column, str] | None
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -22,7 +24,7 @@ def build(
     files: Paths = (),
     kind: str = "md5",
     columns: Columns = None,
-    value: str | None = None,
+    value: Column | None = None,
     progress: Progress = None,
     **flags: Any,
 ) -> dict[str, Any]:
@@ -34,6 +36,7 @@ def build(
 
     `kind` is that of the ids. `columns` names those of a table: "idfa", ["idfa", "oaid"], or with
     kinds {"idfa": "idfa", "device_md5": "md5"}. `value` names the column of the devices' values.
+    `format="csv", no_header=True` reads files without a header, by numbers: {3: "idfa"}.
 
     Every other flag of the command is an argument: `fpr=1e-5` is --fpr 1e-5, `dry_run=True` is
     --dry-run. A failed build publishes nothing and raises `rtad.Error`; so do malformed rows over
@@ -52,7 +55,7 @@ def append(
     files: Paths = (),
     kind: str = "md5",
     columns: Columns = None,
-    value: str | None = None,
+    value: Column | None = None,
     progress: Progress = None,
     **flags: Any,
 ) -> dict[str, Any]:
@@ -129,7 +132,7 @@ def _write(
     files: Paths,
     kind: str,
     columns: Columns,
-    value: str | None,
+    value: Column | None,
     progress: Progress,
     flags: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -150,7 +153,7 @@ def _write(
         "value": value,
     }
     arguments = command(name, target | given | dict(flags), words)
-    wanted = [*kinds, value] if kinds and value else list(kinds)
+    wanted = [*kinds, str(value)] if kinds and value else list(kinds)
     rows = None if source is None else batches(source, wanted)
     with callback(progress) as told:
         return _report(_rtad.run(arguments, rows, told))
@@ -160,11 +163,11 @@ def _kinds(columns: Columns) -> dict[str, str | None]:
     """The kinds of each column, if it has its own."""
     if columns is None:
         return {}
-    if isinstance(columns, str):
-        return {columns: None}
+    if isinstance(columns, (str, int)):
+        return {str(columns): None}
     if isinstance(columns, Mapping):
-        return dict(columns)
-    return dict.fromkeys(columns)
+        return {str(column): kinds for column, kinds in columns.items()}
+    return {str(column): None for column in columns}
 
 
 def _report(text: str) -> dict[str, Any]:

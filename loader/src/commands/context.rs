@@ -26,12 +26,9 @@ pub struct Output {
     /// Write one JSON object to stdout and nothing else
     #[arg(long, global = true)]
     pub(super) json: bool,
-    /// Write only data and errors: no report, no progress
+    /// Write only data and errors: no report, no progress, which only a terminal gets anyway
     #[arg(long, global = true)]
     pub(super) quiet: bool,
-    /// Draw no progress; without a terminal on stderr there is none anyway
-    #[arg(long, global = true)]
-    no_progress: bool,
     /// `None` on the command line.
     #[arg(skip)]
     host: Option<Host>,
@@ -67,7 +64,7 @@ impl Output {
     pub fn progress(&self) -> Progress {
         match &self.host {
             Some(host) => Progress::watched(&host.watch),
-            None => Progress::new(!self.quiet && !self.no_progress),
+            None => Progress::new(!self.quiet),
         }
     }
 

@@ -9,13 +9,15 @@ use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::{Case, KeyMaker};
 
-use crate::input::{Batches, CellSyntax, Column, Input, Kinds, KindsError, Layout, Source, expand};
+use crate::input::{
+    Batches, CellSyntax, Column, Input, Kinds, KindsError, Layout, Source, column_index, expand,
+};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
     /// One id per line
     Lines,
-    /// A header row, then rows; ids in the columns named by --column
+    /// Rows of cells; ids in the columns named by --column
     Csv,
     /// One JSON object per line; ids in the members named by --column
     Ndjson,
@@ -71,6 +73,10 @@ pub struct InputArgs {
     /// nested member; a dot in a name is written \\.
     #[arg(long = "column", value_name = "NAME[=KIND[,KIND]]")]
     columns: Vec<ColumnArg>,
+    /// csv: the files have no header row; --column and --value have the number of a column, counted
+    /// from 1: --column 3=idfa
+    #[arg(long)]
+    no_header: bool,
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
@@ -101,6 +107,13 @@ pub enum InputArgsError {
     ColumnOfLines,
     #[error("--value requires --format csv, ndjson or parquet")]
     ValueOfLines,
+    #[error("--no-header requires --format csv: other formats have no header row")]
+    NoHeaderOfFormat,
+    #[error(
+        "{flag} {name:?}: with --no-header, expected the number of a column, counted from 1, as in \
+         {flag} 3"
+    )]
+    NotANumber { flag: &'static str, name: String },
     #[error(
         "--value does not go with --case all, nor with idfa or gaid beside oaid or openid in one \
          column: an id with several keys would have several values"
@@ -121,6 +134,9 @@ impl InputArgs {
 
     /// Resolves the flags and `inputs`.
     pub fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
+        if self.no_header && (self.batches.is_some() || !matches!(self.format, Format::Csv)) {
+            return Err(InputArgsError::NoHeaderOfFormat.into());
+        }
         if let Some(batches) = &self.batches {
             return Ok(self.input_of(
                 vec![Source::Batches(batches.clone())],
@@ -139,6 +155,7 @@ impl InputArgs {
             Format::Csv => Layout::Csv {
                 columns: self.columns("csv")?,
                 cells: CellSyntax {
+                    has_header: !self.no_header,
                     delimiter: self.delimiter,
                     escape: self.escape,
                 },
@@ -179,6 +196,7 @@ impl InputArgs {
         if self.case == Some(Case::All) || input.layout.columns().iter().any(has_two_keys) {
             return Err(InputArgsError::ValueOfCases.into());
         }
+        self.check_name("--value", name)?;
         let value = Column {
             name: name.to_owned(),
             kinds: self.id_kind.clone(),
@@ -208,10 +226,22 @@ impl InputArgs {
             name: column.name.clone(),
             kinds: column.kinds.as_ref().unwrap_or(&self.id_kind).clone(),
         };
+        for column in &self.columns {
+            self.check_name("--column", &column.name)?;
+        }
         match &self.columns[..] {
             [] => Err(InputArgsError::NoColumn { format }),
             columns => Ok(columns.iter().map(column).collect()),
         }
+    }
+
+    /// Refuses a name where there are none.
+    fn check_name(&self, flag: &'static str, name: &str) -> Result<(), InputArgsError> {
+        if self.no_header && column_index(name).is_none() {
+            let name = name.to_owned();
+            return Err(InputArgsError::NotANumber { flag, name });
+        }
+        Ok(())
     }
 }
 

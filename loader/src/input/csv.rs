@@ -1,10 +1,11 @@
-//! CSV input with a header row: RFC 4180, quoted fields may contain delimiters and line ends.
+//! CSV input: RFC 4180, quoted fields may contain delimiters and line ends. The columns are found by
+//! name in the header row, or counted if there is none.
 //!
 //! Quotes decide where a row ends, so one thread reads all rows of a file and passes on the
 //! selected cells. Rows are bounded, because an unclosed quote would turn the rest of the file into
 //! one row.
 //!
-//! A row with more or fewer cells than the header is malformed: its cells may be those of other
+//! A row with more or fewer cells than the first is malformed: its cells may be those of other
 //! columns. Empty cells after the last column are accepted: some exports end rows by a delimiter.
 //! A quoted cell with line ends may be a text, or rows between two stray quotes: if one of its
 //! lines has as many cells as a row, all lines of the row are malformed. A second header with its
@@ -40,21 +41,23 @@ pub fn read_blocks(
     input: &mut Opened,
     source: usize,
     columns: Columns<'_>,
-    cells: CellSyntax,
+    syntax: CellSyntax,
     pool: &Pool,
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let name = input.name().to_owned();
     let position = RowPosition::default();
     let mut reader = csv::ReaderBuilder::new()
-        .delimiter(cells.delimiter)
+        .delimiter(syntax.delimiter)
+        .quoting(syntax.has_quotes())
         .terminator(csv::Terminator::Any(b'\n'))
+        .has_headers(false)
         .flexible(true)
         .buffer_capacity(64 << 10)
         .from_reader(Bounded {
             inner: Escaped {
                 inner: &mut *input,
-                cells,
+                syntax,
                 follows_escape: false,
             },
             position: &position,
@@ -65,7 +68,7 @@ pub fn read_blocks(
         name: &name,
         source,
         columns,
-        delimiter: cells.delimiter,
+        syntax,
     };
     let read = read_rows(&mut reader, &position, &table, pool, send);
 
@@ -84,12 +87,23 @@ pub fn read_blocks(
 }
 
 /// An input and its columns.
+#[derive(Clone, Copy)]
 struct Table<'a> {
     /// The input's name in errors.
     name: &'a str,
     source: usize,
     columns: Columns<'a>,
-    delimiter: u8,
+    syntax: CellSyntax,
+}
+
+/// The parts of a table's rows.
+struct RowForm {
+    /// Indexes of the columns of ids.
+    ids: Vec<usize>,
+    /// Index of the column of values.
+    value: Option<usize>,
+    /// Number of cells; a row may have empty ones after them.
+    width: usize,
 }
 
 enum ReadError {
@@ -109,6 +123,59 @@ impl From<InputError> for ReadError {
     }
 }
 
+impl Table<'_> {
+    /// The form of the rows, by the first: the header, if there is one.
+    fn row_form(&self, first: &csv::ByteRecord) -> Result<RowForm, InputError> {
+        let (id_columns, value_column) = self.columns;
+        let value_column = value_column.map_or(&[][..], std::slice::from_ref);
+        let find = if self.syntax.has_header {
+            name_columns
+        } else {
+            count_columns
+        };
+        let ids = find(self.name, first, id_columns)?;
+        let value = find(self.name, first, value_column)?.first().copied();
+
+        let mut width = first.len();
+        if self.syntax.has_header {
+            // A header may end with a delimiter. In a row, an empty cell is a null.
+            width -= first
+                .iter()
+                .rev()
+                .take_while(|cell| cell.is_empty())
+                .count();
+        }
+        Ok(RowForm { ids, value, width })
+    }
+
+    /// Reads the next row. Returns its line; `None` at the end.
+    fn read_row<R: Read>(
+        &self,
+        reader: &mut csv::Reader<Bounded<'_, R>>,
+        position: &RowPosition,
+        row: &mut csv::ByteRecord,
+    ) -> Result<Option<u64>, ReadError> {
+        position.line.set(reader.position().line());
+        position.since_row.set(0);
+        position.ended.set(false);
+        if !reader.read_byte_record(row)? {
+            return Ok(None);
+        }
+
+        // Counted back from the end of the row: the reader skips empty lines before it.
+        let inner = memchr::memchr_iter(b'\n', row.as_slice()).count() as u64;
+        let line = reader.position().line().saturating_sub(1 + inner);
+        if position.ended.get() {
+            return Err(InputError::RowWithoutEnd {
+                input: self.name.to_owned(),
+                line: line + 1,
+            }
+            .into());
+        }
+        Ok(Some(line))
+    }
+}
+
 fn read_rows<R: Read>(
     reader: &mut csv::Reader<Bounded<'_, R>>,
     position: &RowPosition,
@@ -119,69 +186,54 @@ fn read_rows<R: Read>(
     let Table {
         name,
         source,
-        columns: (columns, value),
-        delimiter,
+        syntax,
+        ..
     } = *table;
-    let header = reader.byte_headers()?.clone();
-    let indexes = find_columns(name, &header, columns)?;
-    let value = find_columns(name, &header, value.map_or(&[], std::slice::from_ref))?;
-    let width = header.len()
-        - header
-            .iter()
-            .rev()
-            .take_while(|cell| cell.is_empty())
-            .count();
+    let delimiter = syntax.delimiter;
+    let mut record = csv::ByteRecord::new();
+    let mut next_line = table.read_row(reader, position, &mut record)?;
+    if next_line.is_none() && !syntax.has_header {
+        return Ok(());
+    }
+    let form = table.row_form(&record)?;
+
+    let mut cells = Cells::new(pool);
+    let mut header = csv::ByteRecord::new();
+    if syntax.has_header {
+        header.clone_from(&record);
+        if hole(header.as_slice()).is_some() {
+            add_bad_lines(&mut cells, 1, Reason::Malformed, &header, syntax);
+        }
+        next_line = table.read_row(reader, position, &mut record)?;
+    }
     // A blank cell is no name, though a header may end with a delimiter.
     let names = header
         .iter()
         .map(<[u8]>::trim_ascii)
         .filter(|name| !name.is_empty());
     let names: HashSet<&[u8]> = names.collect();
-    let mut record = csv::ByteRecord::new();
-    let mut cells = Cells::new(pool);
-    if hole(header.as_slice()).is_some() {
-        add_bad_lines(&mut cells, 1, Reason::Malformed, &header, delimiter);
-    }
-    loop {
-        position.line.set(reader.position().line());
-        position.since_row.set(0);
-        position.ended.set(false);
-        if !reader.read_byte_record(&mut record)? {
-            break;
-        }
 
-        // Counted back from the end of the row: the reader skips empty lines before it.
-        let inner = record
-            .as_slice()
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count() as u64;
-        let line = reader.position().line().saturating_sub(1 + inner);
-        if position.ended.get() {
-            return Err(InputError::RowWithoutEnd {
-                input: name.to_owned(),
-                line: line + 1,
-            }
-            .into());
-        }
-
-        let first = record.get(indexes[0]).unwrap_or_default();
+    while let Some(line) = next_line {
+        let first = record.get(form.ids[0]).unwrap_or_default();
         if names.contains(name_in(first)) && is_other_header(&record, &header, &names) {
             let input = name.to_owned();
             return Err(InputError::OtherHeader { input, line }.into());
         }
 
+        let width = form.width;
+        let has_line_end = record.as_slice().contains(&b'\n');
         if hole(record.as_slice()).is_some() {
-            add_bad_lines(&mut cells, line, Reason::Malformed, &record, delimiter);
+            add_bad_lines(&mut cells, line, Reason::Malformed, &record, syntax);
         } else if record.len() < width || record.iter().skip(width).any(|cell| !cell.is_empty()) {
-            add_bad_lines(&mut cells, line, Reason::RowLength, &record, delimiter);
-        } else if inner > 0 && has_row_in_quotes(&record, width, delimiter) {
-            add_bad_lines(&mut cells, line, Reason::OpenQuote, &record, delimiter);
+            add_bad_lines(&mut cells, line, Reason::RowLength, &record, syntax);
+        } else if has_line_end && has_row_in_quotes(&record, width, delimiter) {
+            add_bad_lines(&mut cells, line, Reason::OpenQuote, &record, syntax);
         } else {
-            let value = value
-                .first()
-                .map_or(Some(0), |index| value::parse(&record[*index]));
-            for (column, index) in indexes.iter().enumerate() {
+            let value = match form.value {
+                Some(index) => value::parse(&record[index]),
+                None => Some(0),
+            };
+            for (column, index) in form.ids.iter().enumerate() {
                 cells.add(line, column, &record[*index], value);
             }
             cells.end_row();
@@ -189,6 +241,7 @@ fn read_rows<R: Read>(
         if cells.is_full() && !send(cells.take_block(source, pool)) {
             return Ok(());
         }
+        next_line = table.read_row(reader, position, &mut record)?;
     }
     send(cells.take_block(source, pool));
     Ok(())
@@ -252,9 +305,9 @@ fn add_bad_lines(
     line: u64,
     reason: Reason,
     row: &csv::ByteRecord,
-    delimiter: u8,
+    syntax: CellSyntax,
 ) {
-    let row = row.iter().collect::<Vec<_>>().join(&delimiter);
+    let row = row.iter().collect::<Vec<_>>().join(&syntax.delimiter);
     for (number, text) in (line..).zip(row.split(|byte| *byte == b'\n')) {
         cells.add_bad_row(number, reason, text);
     }
@@ -289,6 +342,53 @@ pub fn find_columns(
         }
     };
     columns.iter().map(find).collect()
+}
+
+/// The same in a file, which may lack the header.
+fn name_columns(
+    name: &str,
+    first: &csv::ByteRecord,
+    columns: &[Column],
+) -> Result<Vec<usize>, InputError> {
+    let mut indexes = find_columns(name, first, columns);
+    if let Err(InputError::Column { column, found, .. }) = &mut indexes {
+        let mut cells = first.iter();
+        let id = cells.position(|cell| could_be_id(&String::from_utf8_lossy(cell.trim_ascii())));
+        let index = id.or_else(|| column_index(column));
+        if let Some(index) = index {
+            let number = index + 1;
+            *found += &format!("; without a header row: --no-header --column {number}");
+        }
+    }
+    indexes
+}
+
+/// The index of a column that is named by its number, from 1.
+pub fn column_index(name: &str) -> Option<usize> {
+    let number: usize = name.parse().ok()?;
+    if number.to_string() != name {
+        return None;
+    }
+    number.checked_sub(1)
+}
+
+/// The index of each column in rows without a header.
+fn count_columns(
+    name: &str,
+    first: &csv::ByteRecord,
+    columns: &[Column],
+) -> Result<Vec<usize>, InputError> {
+    let mut indexes = Vec::new();
+    for column in columns {
+        let index = column_index(&column.name).filter(|index| *index < first.len());
+        let index = index.ok_or_else(|| InputError::ColumnNumber {
+            input: name.to_owned(),
+            column: column.name.clone(),
+            cells: first.len(),
+        })?;
+        indexes.push(index);
+    }
+    Ok(indexes)
 }
 
 /// The first of `count` names, on one line.

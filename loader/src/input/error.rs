@@ -83,6 +83,15 @@ pub enum InputError {
         column: String,
         found: String,
     },
+    #[error(
+        "input {input}: has no column {column}: its first row has {cells} cells, which --no-header \
+         counts from 1"
+    )]
+    ColumnNumber {
+        input: String,
+        column: String,
+        cells: usize,
+    },
     #[error("input {input}: has more than one column {column:?}")]
     ColumnTwice { input: String, column: String },
     #[error(

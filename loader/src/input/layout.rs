@@ -12,12 +12,22 @@ pub struct Column {
     pub(crate) kinds: Kinds,
 }
 
-/// Characters of CSV.
+/// Syntax of CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellSyntax {
+    /// Whether the first row has the names of the columns. Their names are numbers without it.
+    pub(crate) has_header: bool,
     pub(crate) delimiter: u8,
-    /// Character before a delimiter, quote or line end that is part of a cell.
+    /// Character before one that is part of a cell.
     pub(crate) escape: Option<u8>,
+}
+
+impl CellSyntax {
+    /// Whether quotes may enclose a cell. Hive, whose delimiters are control characters, writes
+    /// quotes as they are.
+    pub const fn has_quotes(self) -> bool {
+        self.delimiter == b'\t' || !self.delimiter.is_ascii_control()
+    }
 }
 
 /// Format of the rows.
@@ -25,7 +35,7 @@ pub struct CellSyntax {
 pub enum Layout {
     /// One id per line.
     Lines { kinds: Kinds },
-    /// A header row, then rows of cells.
+    /// Rows of cells.
     Csv {
         columns: Vec<Column>,
         cells: CellSyntax,

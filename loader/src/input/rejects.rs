@@ -30,7 +30,7 @@ pub enum Reason {
     Malformed,
     /// Its row is longer than 64 KiB.
     TooLong,
-    /// Its row has more or fewer cells than the header.
+    /// Its row has more or fewer cells than the first.
     RowLength,
     /// Its line leaves a quote open.
     OpenQuote,

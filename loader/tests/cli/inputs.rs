@@ -305,6 +305,42 @@ fn mistakes_in_inputs_and_columns_are_named() {
             "--format parquet needs --column",
         ),
         ("--column id {}/ids", 2, "--column requires --format csv"),
+        ("--no-header {}/ids", 2, "--no-header requires --format csv"),
+        (
+            "--no-header --format ndjson --column 1 {}/ids",
+            2,
+            "--no-header requires --format csv",
+        ),
+        (
+            "--no-header --format csv {}/ids",
+            2,
+            "--format csv needs --column",
+        ),
+        (
+            "--no-header --format csv --column a {}/a.csv",
+            2,
+            "--column \"a\": with --no-header, expected the number of a column",
+        ),
+        (
+            "--no-header --format csv --column 0 {}/a.csv",
+            2,
+            "--column \"0\": with --no-header",
+        ),
+        (
+            "--no-header --format csv --column +1 {}/a.csv",
+            2,
+            "--column \"+1\": with --no-header",
+        ),
+        (
+            "--no-header --format csv --column 1 --filter ribbon --value a {}/a.csv",
+            2,
+            "--value \"a\": with --no-header",
+        ),
+        (
+            "--no-header --format csv --column 1 --filter ribbon --value 3 {}/a.csv",
+            3,
+            "a.csv: has no column 3: its first row has 2 cells",
+        ),
         // The header's last name may be empty.
         ("--format csv --column= {}/a.csv", 2, "--column"),
         ("--format csv --column==md5 {}/a.csv", 2, "--column"),

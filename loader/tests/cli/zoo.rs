@@ -175,6 +175,7 @@ fn good_file(flags: &str) -> Option<String> {
         Some("") => Some(lines(&good)),
         Some(CSV) => Some("n,id,m\n".to_owned() + &each(&good, "1,ID,2\n")),
         Some(NDJSON) => Some(objects(&good)),
+        Some("--format csv --no-header --column 2") => Some(each(&good, "1,ID\n")),
         _ => None,
     }
 }

@@ -51,7 +51,7 @@ impl<R: Read> Read for Bounded<'_, R> {
 /// Hides escaped delimiters, quotes and line ends. The cells that hold them are no ids.
 pub struct Escaped<'a> {
     pub(super) inner: &'a mut Opened,
-    pub(super) cells: CellSyntax,
+    pub(super) syntax: CellSyntax,
     /// The last byte was the escape character.
     pub(super) follows_escape: bool,
 }
@@ -62,12 +62,12 @@ const SUBSTITUTE: u8 = 0x1a;
 impl Read for Escaped<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        let Some(escape) = self.cells.escape else {
+        let Some(escape) = self.syntax.escape else {
             return Ok(count);
         };
         for byte in &mut buffer[..count] {
             if std::mem::take(&mut self.follows_escape) {
-                if [self.cells.delimiter, b'"', b'\n'].contains(byte) {
+                if [self.syntax.delimiter, b'"', b'\n'].contains(byte) {
                     *byte = SUBSTITUTE;
                 }
             } else {

@@ -8,9 +8,11 @@ use crate::support::gzip;
 
 const ESCAPED: &str = "--format csv --column id --escape \\";
 const IDFA: &str = "--format csv --column idfa=idfa";
+const SECOND: &str = "--format csv --no-header --column 2";
+const HIVE: &str = "--format csv --no-header --column 2 --delimiter \u{1}";
 
 pub fn cases() -> Vec<Case> {
-    [readable(), quotes(), headers(), packed()]
+    [readable(), quotes(), headers(), no_headers(), packed()]
         .into_iter()
         .flatten()
         .collect()
@@ -140,6 +142,90 @@ fn readable() -> Vec<Case> {
     ]
 }
 
+/// Rows whose columns have numbers.
+fn no_headers() -> Vec<Case> {
+    let md5s = md5s();
+    let rows = |row: &str| each(&md5s, row);
+    let most = " are malformed";
+    vec![
+        read("csv, no header", rows("1,ID,x\n"), SECOND, all(100)),
+        read(
+            "csv, no header, a mark, CRLF",
+            format!("\u{feff}{}", rows("\"a\nb\",ID\r\n")),
+            SECOND,
+            all(100),
+        ),
+        read(
+            "csv, no header, no final line end",
+            rows("1,ID\n").trim_end(),
+            SECOND,
+            all(100),
+        ),
+        read(
+            "csv, no header, nulls at the end of the first row",
+            format!("1,,,\n{}", rows("1,ID,a,b\n")),
+            SECOND,
+            some(101, 100).blank(1),
+        ),
+        read(
+            "csv, no header, delimiters at the ends of some rows",
+            rows("1,ID\n2,,\n"),
+            SECOND,
+            some(200, 100).blank(100),
+        ),
+        read(
+            "csv of Hive",
+            rows("1\u{1}ID\u{1}a\u{2}b\u{3}c\n2\u{1}\\N\u{1}\\N\n"),
+            HIVE,
+            some(200, 100).blank(100),
+        ),
+        read(
+            "csv of Hive, quotes at the start of cells",
+            rows("\"Bo\u{1}ID\u{1}\"\n"),
+            HIVE,
+            all(100),
+        ),
+        read("csv of no rows", "", SECOND, all(0)),
+        read("csv of empty lines", "\n\r\n", SECOND, all(0)),
+        read(
+            "csv, two columns by their numbers",
+            rows("ID,1,ID\n"),
+            "--format csv --no-header --column 3 --column 1=md5",
+            some(100, 100).values(200),
+        ),
+        read(
+            "csv, no header, a header",
+            format!("n,id\n{}", rows("1,ID\n")),
+            SECOND,
+            some(101, 100).malformed(1),
+        ),
+        refused(
+            "csv, no header, too few cells",
+            rows("ID\n"),
+            SECOND,
+            "has no column 2: its first row has 1 cells",
+        ),
+        refused(
+            "csv, no header, a quote open in the first row",
+            format!("\"1,{}", rows("ID\n")),
+            SECOND,
+            "does not end; is a quote left open?",
+        ),
+        refused(
+            "csv, no header, another column's number",
+            rows("no id,ID\n"),
+            "--format csv --no-header --column 1",
+            "no usable id in 100 rows",
+        ),
+        refused(
+            "csv, no header, rows of another length",
+            format!("1,{},x\n{}", md5s[0], rows("1,ID\n")),
+            SECOND,
+            most,
+        ),
+    ]
+}
+
 /// A quote that is left open makes a cell of the rows up to the next one.
 fn quotes() -> Vec<Case> {
     let md5s = md5s();
@@ -253,6 +339,24 @@ fn headers() -> Vec<Case> {
             lines(&md5s),
             CSV,
             "is the header row missing?",
+        ),
+        refused(
+            "csv without a header, of several columns",
+            each(&md5s, "1,ID,\n"),
+            CSV,
+            "; without a header row: --no-header --column 2",
+        ),
+        refused(
+            "csv with a number for a column",
+            "when,id\n",
+            "--format csv --column 2",
+            "columns found: when, id; without a header row: --no-header --column 2",
+        ),
+        refused(
+            "csv with a quote open in the header",
+            format!("n,\"id\n{}", lines(&md5s)),
+            CSV,
+            "does not end; is a quote left open?",
         ),
         refused("csv without a row", "", CSV, "none: it is empty"),
         refused("HTML as csv", page, CSV, "is markup"),
