@@ -80,8 +80,8 @@ pub struct InputArgs {
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
-    /// csv: character before a delimiter, quote or line end that is part of a cell: '\' for exports
-    /// of Spark and MySQL. Without it, such rows are malformed
+    /// csv: character before one that is part of a cell: '\' for Hive, ClickHouse, MySQL, Redshift
+    /// and Spark. Without it, such rows are malformed
     #[arg(long, value_name = "CHAR", value_parser = parse_escape)]
     escape: Option<u8>,
     /// Case of the ids before md5, instead of the kind's canonical case: as-is, lower, upper, all

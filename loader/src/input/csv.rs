@@ -16,6 +16,7 @@
 //! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
 //! header begins with ids.
 
+mod escapes;
 mod source;
 
 use std::collections::HashSet;
@@ -155,7 +156,8 @@ impl Table<'_> {
         position: &RowPosition,
         row: &mut csv::ByteRecord,
     ) -> Result<Option<u64>, ReadError> {
-        position.line.set(reader.position().line());
+        let hidden_before = position.hidden_line_ends.get();
+        position.line.set(reader.position().line() + hidden_before);
         position.since_row.set(0);
         position.ended.set(false);
         if !reader.read_byte_record(row)? {
@@ -164,7 +166,11 @@ impl Table<'_> {
 
         // Counted back from the end of the row: the reader skips empty lines before it.
         let inner = memchr::memchr_iter(b'\n', row.as_slice()).count() as u64;
-        let line = reader.position().line().saturating_sub(1 + inner);
+        let line = (reader.position().line() + hidden_before).saturating_sub(1 + inner);
+        if let Some(escape) = self.syntax.escape {
+            let hidden = escapes::hidden_line_ends(row.as_slice(), escape);
+            position.hidden_line_ends.set(hidden_before + hidden);
+        }
         if position.ended.get() {
             return Err(InputError::RowWithoutEnd {
                 input: self.name.to_owned(),
@@ -213,6 +219,7 @@ fn read_rows<R: Read>(
         .filter(|name| !name.is_empty());
     let names: HashSet<&[u8]> = names.collect();
 
+    let mut decoded = Vec::new();
     while let Some(line) = next_line {
         let first = record.get(form.ids[0]).unwrap_or_default();
         if names.contains(name_in(first)) && is_other_header(&record, &header, &names) {
@@ -234,7 +241,14 @@ fn read_rows<R: Read>(
                 None => Some(0),
             };
             for (column, index) in form.ids.iter().enumerate() {
-                cells.add(line, column, &record[*index], value);
+                let cell = match syntax.escape {
+                    Some(escape) if record[*index].contains(&escape) => {
+                        escapes::decode(&record[*index], escape, delimiter, &mut decoded);
+                        &decoded[..]
+                    }
+                    _ => &record[*index],
+                };
+                cells.add(line, column, cell, value);
             }
             cells.end_row();
         }
@@ -309,7 +323,11 @@ fn add_bad_lines(
 ) {
     let row = row.iter().collect::<Vec<_>>().join(&syntax.delimiter);
     for (number, text) in (line..).zip(row.split(|byte| *byte == b'\n')) {
-        cells.add_bad_row(number, reason, text);
+        let mut text = text.to_vec();
+        if let Some(escape) = syntax.escape {
+            escapes::reveal(&mut text, escape, syntax.delimiter);
+        }
+        cells.add_bad_row(number, reason, &text);
     }
 }
 

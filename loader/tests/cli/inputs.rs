@@ -397,6 +397,27 @@ fn csv_columns_may_have_different_kinds() {
     }
 }
 
+#[test]
+fn escaped_line_ends_count_as_lines_of_rejects() {
+    let sandbox = Sandbox::new();
+    let good = &ids(IdKind::Md5, 0..1)[0];
+    sandbox.file(
+        "dump",
+        format!("{good}|a\\\nb\\\nc\nbad\\\\|\n{good}|\\\nd\nworse\\||\\\n|x\n"),
+    );
+    let dry = "build --store {}/s --audience a --dry-run --json --max-reject-ratio 1 \
+               --rejects {}/rejects --format csv --no-header --delimiter | --escape \\ --column 1 \
+               {}/dump";
+    run(&sandbox, dry).unwrap();
+    assert_eq!(
+        rejects(&sandbox),
+        [
+            "4\tmalformed\tbad\\\\\t1",
+            "7\trow_length\tworse\\\\||\\\\\\n|x"
+        ]
+    );
+}
+
 /// Line, reason and text of each row.
 fn rejects(sandbox: &Sandbox) -> Vec<String> {
     let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 
 use super::super::layout::CellSyntax;
 use super::super::open::Opened;
+use super::escapes::{HIDDEN_DELIMITER, HIDDEN_LINE_END, HIDDEN_QUOTE};
 
 /// Longer than any real row. Memory for a row is a small multiple of this.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
@@ -17,6 +18,8 @@ pub struct RowPosition {
     pub(super) line: Cell<u64>,
     pub(super) since_row: Cell<u64>,
     pub(super) ended: Cell<bool>,
+    /// Escaped line ends of the rows before, which the parser does not see.
+    pub(super) hidden_line_ends: Cell<u64>,
 }
 
 /// Limits the length of a row, and adds a final line end if it is missing. Every complete row then
@@ -48,16 +51,13 @@ impl<R: Read> Read for Bounded<'_, R> {
     }
 }
 
-/// Hides escaped delimiters, quotes and line ends. The cells that hold them are no ids.
+/// Hides escaped delimiters, quotes and line ends from the parser.
 pub struct Escaped<'a> {
     pub(super) inner: &'a mut Opened,
     pub(super) syntax: CellSyntax,
     /// The last byte was the escape character.
     pub(super) follows_escape: bool,
 }
-
-/// Stands for an escaped character: no id has it.
-const SUBSTITUTE: u8 = 0x1a;
 
 impl Read for Escaped<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -67,8 +67,12 @@ impl Read for Escaped<'_> {
         };
         for byte in &mut buffer[..count] {
             if std::mem::take(&mut self.follows_escape) {
-                if [self.syntax.delimiter, b'"', b'\n'].contains(byte) {
-                    *byte = SUBSTITUTE;
+                if *byte == self.syntax.delimiter {
+                    *byte = HIDDEN_DELIMITER;
+                } else if *byte == b'"' {
+                    *byte = HIDDEN_QUOTE;
+                } else if *byte == b'\n' {
+                    *byte = HIDDEN_LINE_END;
                 }
             } else {
                 self.follows_escape = *byte == escape;

@@ -12,10 +12,17 @@ const SECOND: &str = "--format csv --no-header --column 2";
 const HIVE: &str = "--format csv --no-header --column 2 --delimiter \u{1}";
 
 pub fn cases() -> Vec<Case> {
-    [readable(), quotes(), headers(), no_headers(), packed()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        readable(),
+        escapes(),
+        quotes(),
+        headers(),
+        no_headers(),
+        packed(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn readable() -> Vec<Case> {
@@ -138,6 +145,50 @@ fn readable() -> Vec<Case> {
             format!("idfa\timei\n{idfa}\t{imei}\n"),
             "--format csv --delimiter \\t --column idfa=idfa --column imei=imei",
             some(1, 2).values(2),
+        ),
+    ]
+}
+
+/// Escapes, also within the ids.
+fn escapes() -> Vec<Case> {
+    let macs = ids(IdKind::Mac, 0..100);
+    let md5s = md5s();
+    let escaped = |text: &str| text.replace(':', "\\:").replace('-', "\\-");
+    let rows = |row: &str| each(&md5s, row);
+    let mac = "--format csv --escape \\ --column mac=mac";
+    let redshift = "--format csv --no-header --escape \\ --delimiter | --column 2";
+    vec![
+        read(
+            "csv, escaped separators in ids, as by Hive",
+            escaped(&format!("mac,n\n{}", each(&macs, "ID,1\n"))),
+            mac,
+            all(100),
+        ),
+        read(
+            "csv, escaped delimiters in ids",
+            escaped(&format!("mac:n\n{}", each(&macs, "ID;1\n")))
+                .replace("mac\\:n", "mac:n")
+                .replace(';', ":"),
+            "--format csv --escape \\ --delimiter : --column mac=mac",
+            all(100),
+        ),
+        read(
+            "csv, an escaped null",
+            rows("1|ID|x\n2|\\\\N|y\n3|\\N|z\n"),
+            redshift,
+            some(300, 100).blank(200),
+        ),
+        read(
+            "csv, escaped line ends",
+            rows("1|ID|a\\\nb\\\rc\\|d\n"),
+            redshift,
+            all(100),
+        ),
+        read(
+            "csv of MySQL",
+            rows("1\tID\ta\\\nb\\\tc\\\\\n2\t\\N\t\\0\n"),
+            "--format csv --no-header --escape \\ --delimiter tab --column 2",
+            some(200, 100).blank(100),
         ),
     ]
 }
