@@ -17,6 +17,8 @@ use crate::input::{Counts, Input, InputCounts, OutputFileError, PrivateFile, Rea
 /// Fewer malformed values of a column, or of one of several inputs, may be over its limit by
 /// chance: they count there only if they are most of its values.
 const LEAST_MALFORMED: u64 = 10;
+/// Warnings of more inputs are counted only.
+const MAX_WARNINGS: usize = 3;
 
 #[derive(Debug, Args)]
 pub struct RejectArgs {
@@ -197,8 +199,16 @@ impl RejectLimit {
         if self.allow_lookalikes {
             return Ok(());
         }
+        let mut warnings = Vec::new();
         for (source, counts) in inputs() {
-            self.check_kinds(&source.name(), counts)?;
+            self.check_kinds(&source.name(), counts, &mut warnings)?;
+        }
+        for warning in warnings.iter().take(MAX_WARNINGS) {
+            exit::write_warning(warning);
+        }
+        if warnings.len() > MAX_WARNINGS {
+            let more = HumanCount((warnings.len() - MAX_WARNINGS) as u64);
+            exit::write_warning(&format!("{more} more such warnings of inputs"));
         }
         Ok(())
     }
@@ -291,7 +301,12 @@ impl RejectLimit {
         })
     }
 
-    fn check_kinds(self, name: &str, counts: &Counts) -> Result<(), InputRejected> {
+    fn check_kinds(
+        self,
+        name: &str,
+        counts: &Counts,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), InputRejected> {
         let input = name.to_owned();
         for ((kind, look), count) in counts.lookalikes() {
             let usable = counts.usable.of(kind);
@@ -309,7 +324,7 @@ impl RejectLimit {
                     Look::Id(other) => format!(": declare them as {other},{kind}"),
                     _ => String::new(),
                 };
-                exit::write_warning(&format!(
+                warnings.push(format!(
                     "input {input}: {} of {} ids of kind {kind} look like {look}; if they are, \
                      they match no device{remedy}",
                     HumanCount(count),

@@ -19,6 +19,11 @@ const IN_HEADLINE: [&str; 2] = ["audience", "generation"];
 const MAX_INLINE_CHARS: usize = 80;
 /// A longer list of objects is counted only.
 const MAX_TABLE_ROWS: usize = 12;
+/// Counts by reasons of which most do not occur. Their zeros are left out.
+const COUNTS_BY_REASON: [&str; 3] = ["rejected", "deltas", "carried"];
+/// More inputs than these are summed up, with lines only for those with most malformed values.
+const MAX_INPUT_ROWS: usize = 5;
+const WORST_INPUTS: usize = 3;
 
 /// A JSON value whose fields keep their order.
 #[derive(Debug)]
@@ -66,8 +71,8 @@ fn write_fields(out: &mut dyn Write, fields: &[(String, Value)], indent: usize) 
         labels.push(label_of(name));
     }
     let mut width = 0;
-    for (label, (_, value)) in labels.iter().zip(fields) {
-        if !is_absent(value) {
+    for (label, (name, value)) in labels.iter().zip(fields) {
+        if !is_absent(value) && name != "more_inputs" {
             width = width.max(label.chars().count());
         }
     }
@@ -75,10 +80,25 @@ fn write_fields(out: &mut dyn Write, fields: &[(String, Value)], indent: usize) 
     for (index, (label, (name, value))) in labels.iter().zip(fields).enumerate() {
         // A time is there as a number and as text.
         let is_repeated = labels[..index].contains(label);
-        if is_repeated || is_absent(value) {
+        if is_repeated || is_absent(value) || name == "more_inputs" {
             continue;
         }
 
+        if let Value::List(inputs) = value
+            && name == "inputs"
+            && inputs.len() > MAX_INPUT_ROWS
+        {
+            let more = fields.iter().find(|(name, _)| name == "more_inputs");
+            let more = more.map_or(0, |(_, count)| count.integer());
+            writeln!(
+                out,
+                "{:indent$}{label:<width$}  {}",
+                "",
+                inputs_text(inputs, more)
+            )?;
+            write_worst_inputs(out, inputs, indent)?;
+            continue;
+        }
         if let Some(text) = inline_text(name, value) {
             writeln!(out, "{:indent$}{label:<width$}  {text}", "")?;
             continue;
@@ -90,7 +110,7 @@ fn write_fields(out: &mut dyn Write, fields: &[(String, Value)], indent: usize) 
             }
             Value::List(rows) if rows.len() <= MAX_TABLE_ROWS => {
                 writeln!(out, "{:indent$}{label}", "")?;
-                write_table(out, rows, indent + 2)?;
+                write_table(out, &rows.iter().collect::<Vec<_>>(), indent + 2)?;
             }
             Value::List(rows) => {
                 let count = HumanCount(rows.len() as u64);
@@ -102,8 +122,38 @@ fn write_fields(out: &mut dyn Write, fields: &[(String, Value)], indent: usize) 
     Ok(())
 }
 
+/// The number of inputs, `more` of which are not listed, and their size.
+fn inputs_text(inputs: &[Value], more: i128) -> String {
+    let count = integer_text("", inputs.len() as i128 + more);
+    let mut size_bytes = 0;
+    for input in inputs {
+        match input.field("size_bytes") {
+            Some(size) => size_bytes += size.integer(),
+            None => return count,
+        }
+    }
+    match more {
+        0 => format!("{count} of {}", integer_text("size_bytes", size_bytes)),
+        _ => count,
+    }
+}
+
+/// Writes the inputs with most malformed values, if any has one.
+fn write_worst_inputs(out: &mut dyn Write, inputs: &[Value], indent: usize) -> io::Result<()> {
+    let malformed = |input: &&Value| input.field("malformed").map_or(0, Value::integer);
+    let mut worst: Vec<&Value> = inputs.iter().filter(|input| malformed(input) > 0).collect();
+    if worst.is_empty() {
+        return Ok(());
+    }
+
+    worst.sort_by_key(|input| -malformed(input));
+    worst.truncate(WORST_INPUTS);
+    writeln!(out, "{:indent$}most malformed", "")?;
+    write_table(out, &worst, indent + 2)
+}
+
 /// Writes objects as rows, under the names of their fields.
-fn write_table(out: &mut dyn Write, rows: &[Value], indent: usize) -> io::Result<()> {
+fn write_table(out: &mut dyn Write, rows: &[&Value], indent: usize) -> io::Result<()> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
         for (name, value) in row.fields() {
@@ -120,8 +170,7 @@ fn write_table(out: &mut dyn Write, rows: &[Value], indent: usize) -> io::Result
     for row in rows {
         let mut cells = Vec::new();
         for name in &names {
-            let field = row.fields().iter().find(|(field, _)| field == name);
-            let text = field.and_then(|(name, value)| inline_text(name, value));
+            let text = row.field(name).and_then(|value| inline_text(name, value));
             cells.push(text.unwrap_or_default());
         }
         lines.push(cells);
@@ -186,13 +235,18 @@ fn inline_text(name: &str, value: &Value) -> Option<String> {
         }
         Value::Object(fields) => {
             let mut parts = Vec::new();
+            let drops_zeros = COUNTS_BY_REASON.contains(&name);
             for (name, value) in fields.iter().filter(|(_, value)| !is_absent(value)) {
                 let label = label_of(name);
                 match value {
+                    Value::Integer(0) if drops_zeros => {}
                     Value::Flag(_) => parts.push(label),
                     Value::Object(_) => return None,
                     _ => parts.push(format!("{label} {}", inline_text(name, value)?)),
                 }
+            }
+            if parts.is_empty() {
+                return Some("0".to_owned());
             }
             let text = parts.join(", ");
             (text.chars().count() <= MAX_INLINE_CHARS).then_some(text)
@@ -238,6 +292,21 @@ fn label_of(name: &str) -> String {
 }
 
 impl Value {
+    fn field(&self, name: &str) -> Option<&Self> {
+        let mut fields = self.fields().iter();
+        fields
+            .find(|(field, _)| field == name)
+            .map(|(_, value)| value)
+    }
+
+    /// 0 if it is another value.
+    const fn integer(&self) -> i128 {
+        match self {
+            Self::Integer(number) => *number,
+            _ => 0,
+        }
+    }
+
     fn fields(&self) -> &[(String, Self)] {
         match self {
             Self::Object(fields) => fields,
@@ -360,5 +429,41 @@ published a generation 3
             );
         }
         assert!(!text.contains("signed") && !text.contains("none"), "{text}");
+    }
+
+    #[test]
+    fn many_inputs_are_summed_up_with_the_worst() {
+        let mut inputs = Vec::new();
+        for number in 0..200 {
+            let malformed = if number % 50 == 7 { number } else { 0 };
+            inputs.push(serde_json::json!({
+                "name": format!("part-{number}"), "size_bytes": 1024, "malformed": malformed,
+            }));
+        }
+        let report = serde_json::json!({
+            "carried": {"added": 0, "removed": 0, "kept": false},
+            "inputs": inputs,
+            "rejected": {"total": 4, "malformed": 4, "too_long": 0, "value": 0},
+        });
+        let mut text = Vec::new();
+        write_report(&mut text, "done", &report).unwrap();
+        let expected = "\
+done
+  carried   0
+  inputs    200 of 200.00 KiB
+  most malformed
+    malformed      name      size
+    157        part-157  1.00 KiB
+    107        part-107  1.00 KiB
+    57          part-57  1.00 KiB
+  rejected  malformed 4, total 4
+";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+
+        let streams: Vec<_> = (0..6).map(|_| serde_json::json!({"name": "-"})).collect();
+        let report = serde_json::json!({"inputs": streams, "more_inputs": 1000});
+        let mut text = Vec::new();
+        write_report(&mut text, "done", &report).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "done\n  inputs  1,006\n");
     }
 }
