@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use rtad::cap::Cap;
-use rtad::catalog::{Audience, Catalog, CatalogParts, Serving};
+use rtad::catalog::{Audience, Catalog, CatalogParts, DeviceRequest, RequestKeys, Serving};
 use rtad::config::CapConfig;
 use rtad::http::api;
 use rtad::platform::{IdReader, Keys};
-use rtad::strategy::{NoAttributes, Strategy};
+use rtad::strategy::{AttributeValues, Strategy, Units};
 use rtad::telemetry::{Telemetry, count_as_worker};
 use rtad_core::cap::CapTable;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
@@ -199,10 +199,7 @@ fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
             .key(IdKind::Md5.into(), &probe.hex(n, false))
             .into_iter()
             .collect();
-        serving
-            .load()
-            .decide(strategy, &keys, &NoAttributes, at)
-            .reason as u64
+        decide_keys(&serving.load(), strategy, keys, at)
     };
     let begun = Instant::now();
     for n in 0..limit {
@@ -448,22 +445,43 @@ fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u
         .filter_map(|hex| ids.key(IdKind::Md5.into(), hex).ok())
         .collect();
     let catalog = serving.load();
-    catalog.decide(0, &keys, &NoAttributes, at).reason as u64
+    decide_keys(&catalog, 0, keys, at)
+}
+
+fn decide_keys(catalog: &Catalog, strategy: usize, keys: Keys, at: Instant) -> u64 {
+    let keys = RequestKeys::of(keys, Units::default());
+    let request = DeviceRequest {
+        keys: &keys,
+        attributes: AttributeValues::default(),
+        cached_kind: None,
+    };
+    let decided = catalog.decide_named(&request, &[strategy], at);
+    decided.verdicts[0].decision.reason as u64
 }
 
 fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -> u64 {
     let request = api::decode(body, ids).expect("a good body");
     let catalog = serving.load();
-    let decisions: Vec<_> = request
-        .strategies
-        .iter()
-        .filter_map(|name| catalog.strategy_index(name))
-        .map(|index| {
-            let decision = catalog.decide(index, &request.keys, &request.attributes, at);
-            let strategy = catalog.strategy(index);
-            api::NamedDecision::new(strategy, decision, std::iter::empty())
-        })
-        .collect();
+    let mut asked = Vec::with_capacity(request.strategies.len());
+    for name in &request.strategies {
+        asked.extend(catalog.strategy_index(name));
+    }
+    let keys = RequestKeys::of(request.keys, request.units);
+    let device = DeviceRequest {
+        keys: &keys,
+        attributes: request.attributes.values(),
+        cached_kind: None,
+    };
+    let decided = catalog.decide_named(&device, &asked, at);
+    let mut decisions = Vec::with_capacity(asked.len());
+    for verdict in decided.verdicts {
+        let strategy = catalog.strategy(verdict.strategy);
+        decisions.push(api::NamedDecision::new(
+            strategy,
+            verdict.decision,
+            std::iter::empty(),
+        ));
+    }
     api::encode(request.request_id.as_deref(), &decisions).len() as u64
 }
 

@@ -21,7 +21,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message as _;
-use rtad::catalog::{Audience, Catalog, CatalogParts, PlatformRequest};
+use rtad::catalog::{Audience, Catalog, CatalogParts, DeviceRequest, RequestKeys};
 use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
@@ -258,15 +258,12 @@ impl World {
             &body,
             &mut read,
             |read, verdicts| {
-                let (reader, at) = (&self.reader, Instant::now());
-                let request = PlatformRequest {
-                    served,
-                    reader,
-                    read,
-                    at,
-                };
-                self.catalog
-                    .decide_request(&request, verdicts, |_, _, _| {});
+                let keys = self.catalog.keys(served, &self.reader, read);
+                let facts = self.catalog.facts(&keys, read);
+                self.catalog.decide(read.strategies(), &facts, verdicts);
+                self.catalog.admit(&keys, Instant::now(), verdicts);
+                self.catalog.count(served, &facts, verdicts);
+                self.catalog.remove_shadow(verdicts);
                 bids = self.bids(read, verdicts);
             },
         );
@@ -331,14 +328,26 @@ impl World {
                 .filter_map(|name| named(name.as_ref()))
                 .collect(),
         };
-        let mut decide = |index: usize| {
-            let decision =
-                self.catalog
-                    .decide(index, &request.keys, &request.attributes, Instant::now());
-            bids[index] = Some(decision.outcome == Outcome::Bid);
-            api::NamedDecision::new(self.catalog.strategy(index), decision, std::iter::empty())
+        let keys = RequestKeys::of(request.keys, request.units);
+        let device = DeviceRequest {
+            keys: &keys,
+            attributes: request.attributes.values(),
+            cached_kind: None,
         };
-        let decisions: Vec<_> = indexes.into_iter().map(&mut decide).collect();
+        let decided = self.catalog.decide_named(&device, &indexes, Instant::now());
+        let mut decisions = Vec::new();
+        for index in indexes {
+            let mut verdicts = decided.verdicts.iter();
+            let verdict = verdicts.find(|verdict| verdict.strategy == index);
+            let decision = verdict.expect("a verdict per strategy").decision;
+            bids[index] = Some(decision.outcome == Outcome::Bid);
+            let strategy = self.catalog.strategy(index);
+            decisions.push(api::NamedDecision::new(
+                strategy,
+                decision,
+                std::iter::empty(),
+            ));
+        }
         let bytes = api::encode(request.request_id.as_deref(), &decisions).into();
         Answer {
             bytes,

@@ -22,7 +22,7 @@ mod thread;
 mod upload;
 
 pub use facts::{Decided, LoggedRequest};
-pub use tap::{LogTap, LoggedAnswer, PendingRow};
+pub use tap::{DecidedRead, LogTap, LoggedAnswer, PendingRow};
 pub use thread::DecisionLog;
 
 pub use crate::platform::API;

@@ -1,10 +1,11 @@
 //! Strategies: rules that turn memberships in audiences into bid or no-bid.
 //!
-//! Pure: no IO and no clock. A strategy names audiences by index, and sees only their
-//! [`Membership`]. A schedule is one bit that `sync` sets.
+//! Pure: no IO and no clock. A decision is a function of a strategy and of the [`Facts`] about a
+//! device, in which audiences, experiments and strategies have indexes.
 
 mod attribute;
 mod experiment;
+mod facts;
 mod rule;
 mod schedule;
 mod tier;
@@ -14,20 +15,16 @@ use std::time::{Instant, SystemTime};
 
 use strum::VariantArray as _;
 
-pub use attribute::{
-    Accepted, Attribute, AttributeValue, Attributes, NoAttributes, OS_WORDS, RequestFacts, os_word,
-};
+pub use attribute::{Accepted, Attribute, AttributeValue, OS_WORDS, os_word};
 pub use experiment::{
     Assignment, Assignments, Bucket, Experiment, HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET,
     Slots, Tag, Units,
 };
+pub use facts::{AttributeValues, AudienceAnswer, Facts, LookedUp};
 pub use rule::{Rule, Truth};
 pub use schedule::Scheduled;
 pub use tier::{Tier, Tiers};
 pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
-
-use attribute::NotedParts;
-use value::Lookups;
 
 /// Membership of a device in an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,176 +189,103 @@ pub struct Strategy {
 }
 
 impl Strategy {
-    /// Decides about a device with at least one usable id.
-    ///
-    /// Calls `membership` for excluding audiences first, then for those of the rule, until the
-    /// decision is final. An unavailable audience matters only if the others
-    /// leave the answer open. Audiences of values come last, and only for a bid. `tier` is called
-    /// for audiences of which the device is a member.
+    /// Decides about a device, before the strategy's schedule and cap. An unavailable audience
+    /// matters only if the others leave the answer open. No allocation.
     #[inline]
-    pub fn decide(
-        &self,
-        attributes: &dyn Attributes,
-        membership: impl FnMut(usize) -> Membership,
-        tier: impl FnMut(usize) -> Tier,
-    ) -> Decision {
-        if self.values.is_empty() {
-            self.decide_without_value(attributes, membership)
-        } else {
-            self.decide_with_value(attributes, membership, tier)
-        }
-    }
+    pub fn decide(&self, facts: &Facts<'_>) -> Decision {
+        let mut decision = match facts.looked_up {
+            LookedUp::All | LookedUp::First => self.decide_by_rules(facts),
+            LookedUp::None => Decision::of(self.no_device, Reason::NoDevice),
+            LookedUp::Unread => self.unavailable(),
+        };
 
-    fn decide_with_value(
-        &self,
-        attributes: &dyn Attributes,
-        membership: impl FnMut(usize) -> Membership,
-        tier: impl FnMut(usize) -> Tier,
-    ) -> Decision {
-        let mut lookups = Lookups::new(membership);
-        let mut decision = self.decide_without_value(attributes, |audience| lookups.of(audience));
-        if decision.is_bid() {
-            let membership = |audience| lookups.of(audience);
-            decision.value = ChosenValue::first(&self.values, membership, tier);
+        if decision.is_bid() && !self.values.is_empty() {
+            decision.value = match facts.looked_up {
+                LookedUp::All | LookedUp::First => ChosenValue::first(&self.values, facts),
+                LookedUp::None | LookedUp::Unread => ChosenValue::default_of(&self.values),
+            };
         }
         decision
     }
 
+    /// The decision of `exclude`, and then of the rule about what that leaves open.
     #[inline]
-    fn decide_without_value(
-        &self,
-        attributes: &dyn Attributes,
-        mut membership: impl FnMut(usize) -> Membership,
-    ) -> Decision {
-        if !self.is_scheduled() {
-            return Decision::no_bid(Reason::NotScheduled);
-        }
-        let decision = self.decide_by_exclude(&mut membership);
-        match &self.rule {
-            Some(rule) if decision.reason == Reason::Unavailable || decision.is_bid() => {
-                self.decide_by_rule(rule, decision, attributes, membership)
-            }
-            _ => decision,
-        }
-    }
-
-    /// The decision of `exclude`.
-    #[inline]
-    fn decide_by_exclude(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
+    fn decide_by_rules(&self, facts: &Facts<'_>) -> Decision {
         let mut is_open = false;
         for audience in &self.exclude {
-            match membership(*audience) {
+            match facts.membership(*audience) {
                 Membership::Member => return Decision::no_bid(Reason::Member),
                 Membership::Unavailable => is_open = true,
                 Membership::NotMember => {}
             }
         }
 
-        if is_open {
+        let not_excluded = if is_open {
             self.unavailable()
         } else {
             Decision::bid(Reason::NotMember)
+        };
+        match &self.rule {
+            Some(rule) => self.decide_by_rule(rule, not_excluded, facts),
+            None => not_excluded,
         }
     }
 
-    /// The decision of a rule, given that of `exclude`, which leaves it open.
-    fn decide_by_rule(
-        &self,
-        rule: &Rule,
-        excluded: Decision,
-        attributes: &dyn Attributes,
-        mut membership: impl FnMut(usize) -> Membership,
-    ) -> Decision {
-        let noted = NotedParts::new(attributes);
-        let truth = rule.truth(&noted, &mut membership);
-        // A part that was not read does not decide.
-        let mut reason = || {
-            let is_by_bucket =
-                noted.has_read() && rule.is_decided_by_bucket(attributes, &mut membership);
-            if is_by_bucket {
-                Reason::Bucket
-            } else {
-                Reason::Rule
-            }
+    /// The decision of a rule about a device that is not excluded.
+    fn decide_by_rule(&self, rule: &Rule, not_excluded: Decision, facts: &Facts<'_>) -> Decision {
+        let truth = rule.truth(facts);
+        if truth == Truth::Unknown {
+            return self.unavailable();
+        }
+        if truth == Truth::True && !self.exclude.is_empty() {
+            return not_excluded;
+        }
+
+        let is_by_bucket = !self.experiments.is_empty() && rule.is_decided_by_bucket(facts);
+        let reason = if is_by_bucket {
+            Reason::Bucket
+        } else {
+            Reason::Rule
         };
         match truth {
-            Truth::False => Decision::no_bid(reason()),
-            Truth::Unknown => self.unavailable(),
-            Truth::True if !self.exclude.is_empty() => excluded,
-            Truth::True => Decision::bid(reason()),
+            Truth::True => Decision::bid(reason),
+            Truth::False | Truth::Unknown => Decision::no_bid(reason),
         }
     }
 
     /// The audience or the part of the rule that makes a decision about a device; `None` if it is
     /// made without both, or by no single audience.
-    pub fn deciding(
-        &self,
-        decision: Decision,
-        attributes: &dyn Attributes,
-        membership: &mut impl FnMut(usize) -> Membership,
-    ) -> Option<Rule> {
+    pub fn deciding(&self, decision: Decision, facts: &Facts<'_>) -> Option<Rule> {
         match decision.reason {
             Reason::Member => {
                 let mut excluded = self.exclude.iter().copied();
                 excluded
-                    .find(|audience| membership(*audience) == Membership::Member)
+                    .find(|audience| facts.membership(*audience) == Membership::Member)
                     .map(Rule::Audience)
             }
-            Reason::Unavailable => self.unknown(attributes, membership).into_iter().next(),
-            Reason::Rule | Reason::Bucket => self
-                .rule
-                .as_ref()
-                .map(|it| it.deciding(attributes, membership).clone()),
+            Reason::Unavailable => self.unknown(facts).into_iter().next(),
+            Reason::Rule | Reason::Bucket => Some(self.rule.as_ref()?.deciding(facts).clone()),
             _ => None,
         }
     }
 
     /// The excluded audiences and the leaves of the rule that leave an `unavailable` decision open.
-    pub fn unknown(
-        &self,
-        attributes: &dyn Attributes,
-        membership: &mut impl FnMut(usize) -> Membership,
-    ) -> Vec<Rule> {
+    pub fn unknown(&self, facts: &Facts<'_>) -> Vec<Rule> {
         let mut unknown = Vec::new();
         for audience in &self.exclude {
-            if membership(*audience) == Membership::Unavailable {
+            if facts.membership(*audience) == Membership::Unavailable {
                 unknown.push(Rule::Audience(*audience));
             }
         }
 
         if let Some(rule) = &self.rule {
-            rule.add_unknown(attributes, membership, &mut unknown);
+            rule.add_unknown(facts, &mut unknown);
         }
         unknown
     }
 
-    /// The answer to a request without a usable id.
-    pub fn without_device(&self) -> Decision {
-        if self.is_scheduled() {
-            self.with_default_value(Decision::of(self.no_device, Reason::NoDevice))
-        } else {
-            Decision::no_bid(Reason::NotScheduled)
-        }
-    }
-
-    /// The answer when no audience is looked up.
-    pub fn when_unavailable(&self) -> Decision {
-        if self.is_scheduled() {
-            self.with_default_value(self.unavailable())
-        } else {
-            Decision::no_bid(Reason::NotScheduled)
-        }
-    }
-
     const fn unavailable(&self) -> Decision {
         Decision::of(self.unavailable, Reason::Unavailable)
-    }
-
-    fn with_default_value(&self, mut decision: Decision) -> Decision {
-        if decision.is_bid() {
-            decision.value = ChosenValue::default_of(&self.values);
-        }
-        decision
     }
 
     /// Whether a request can get this decision, with a cap or without. Leases of a cap count as
@@ -400,8 +324,9 @@ impl Strategy {
         }
     }
 
+    /// Whether its schedule holds now.
     #[inline]
-    fn is_scheduled(&self) -> bool {
+    pub fn is_scheduled(&self) -> bool {
         self.schedule.as_ref().is_none_or(Scheduled::holds)
     }
 
@@ -413,12 +338,43 @@ impl Strategy {
             .any(|(attribute, _)| attribute.is_of_request())
     }
 
-    /// Its audiences, in the order in which they are looked up, some more than once.
+    /// Its audiences, some more than once.
     pub fn audiences(&self) -> impl Iterator<Item = usize> {
         let of_rule = self.rule.as_ref().map_or_else(Vec::new, Rule::audiences);
         let of_values = self.values.iter().filter_map(|entry| entry.audience);
         let excluded = self.exclude.iter().copied();
         excluded.chain(of_rule).chain(of_values)
+    }
+}
+
+/// The strategies of a configuration.
+#[derive(Debug, Default)]
+pub struct Rules {
+    strategies: Vec<Strategy>,
+}
+
+impl Rules {
+    /// The rules of these strategies.
+    pub const fn new(strategies: Vec<Strategy>) -> Self {
+        Self { strategies }
+    }
+
+    /// The strategies, in the config's order.
+    pub fn strategies(&self) -> &[Strategy] {
+        &self.strategies
+    }
+
+    /// The decision of the strategy at `index` about a device, before its cap.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[inline]
+    pub fn decide(&self, index: usize, facts: &Facts<'_>) -> Decision {
+        if facts.paused.contains(&index) {
+            return Decision::no_bid(Reason::NotScheduled);
+        }
+        self.strategies[index].decide(facts)
     }
 }
 

@@ -10,16 +10,16 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 use http::HeaderMap;
 use rtad::cap::Cap;
-use rtad::catalog::{Audience, Catalog, CatalogParts, PlatformRequest, Serving};
+use rtad::catalog::{Audience, Catalog, CatalogParts, DeviceRequest, RequestKeys, Serving};
 use rtad::config::{CapConfig, LogConfig, Secret};
-use rtad::log::{DecisionLog, LogTap, LoggedAnswer};
+use rtad::log::{DecidedRead, DecisionLog, LogTap, LoggedAnswer};
 use rtad::platform::{
     Access, Adapter, Admission, CacheTimes, IdReader, Keys, Ocean, Platform, Read, RequestHead,
     Tencent, Verdict,
 };
 use rtad::strategy::{
-    BidValue, ChosenValue, Decision, NoAttributes, Outcome, Reason, Rule, Scheduled, Strategy,
-    Tiers, ValueEntry, ValueKey,
+    AttributeValues, BidValue, ChosenValue, Decision, Outcome, Reason, Rule, Scheduled, Strategy,
+    Tiers, Units, ValueEntry, ValueKey,
 };
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
@@ -45,6 +45,17 @@ fn members() -> Snapshot {
 
 fn weight() -> BidValue {
     BidValue::default().with(ValueKey::Weight, Some(2.0))
+}
+
+/// The decision of a strategy about a device with these keys, counted.
+fn decide(catalog: &Catalog, strategy: usize, keys: &[DeviceKey], at: Instant) -> Decision {
+    let keys = RequestKeys::of(keys.iter().copied().collect(), Units::default());
+    let request = DeviceRequest {
+        keys: &keys,
+        attributes: AttributeValues::default(),
+        cached_kind: None,
+    };
+    catalog.decide_named(&request, &[strategy], at).verdicts[0].decision
 }
 
 #[test]
@@ -94,12 +105,7 @@ fn lookups_and_decisions_do_not_allocate() {
     // A thread's first load allocates.
     for strategy in [0, 1] {
         let first = [DeviceKey::from_bytes([9; 16])];
-        assert!(
-            serving
-                .load()
-                .decide(strategy, &first, &NoAttributes, at)
-                .is_bid()
-        );
+        assert!(decide(&serving.load(), strategy, &first, at).is_bid());
     }
     let mut members = 0;
     let (mut outcome, mut chosen) = (None, None);
@@ -113,11 +119,11 @@ fn lookups_and_decisions_do_not_allocate() {
             keys.push(key);
         }
         keys.insert(0, DeviceKey::from_bytes([7; 16]));
-        outcome = Some(catalog.decide(0, &keys, &NoAttributes, at).outcome);
-        chosen = catalog.decide(0, &keys[..1], &NoAttributes, at).value.index;
+        outcome = Some(decide(&catalog, 0, &keys, at).outcome);
+        chosen = decide(&catalog, 0, &keys[..1], at).value.index;
         // New devices, counted ones, and those beyond the cap.
         for n in [1_u8, 2, 3, 1] {
-            let decision = catalog.decide(1, &[DeviceKey::from_bytes([n; 16])], &NoAttributes, at);
+            let decision = decide(&catalog, 1, &[DeviceKey::from_bytes([n; 16])], at);
             capped.push(decision.reason);
         }
         telemetry.request(
@@ -197,13 +203,14 @@ fn answers_allocate_lists_and_bytes_only() {
                     &body,
                     &mut read,
                     |read, verdicts| {
-                        let verdict = |strategy| Verdict {
-                            strategy,
-                            decision,
-                            changes_in: None,
-                            tag: None,
-                        };
-                        read.decide(verdicts, verdict);
+                        for strategy in read.strategies() {
+                            verdicts.push(Verdict {
+                                strategy,
+                                decision,
+                                changes_in: None,
+                                tag: None,
+                            });
+                        }
                     },
                 );
                 assert!(answered.error.is_none() && !answered.bytes.is_empty());
@@ -277,17 +284,21 @@ fn logged_requests_do_not_allocate() {
             .platform
             .respond(admission, head, &body, &mut read, |read, verdicts| {
                 let at = Instant::now();
-                let request = PlatformRequest {
-                    served,
-                    reader: &reader,
-                    read,
-                    at,
-                };
-                catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
-                    if let Some(entry) = &mut entry {
-                        entry.decided(&catalog, &request, keys, parts, verdicts);
-                    }
-                });
+                let keys = catalog.keys(served, &reader, read);
+                let facts = catalog.facts(&keys, read);
+                catalog.decide(read.strategies(), &facts, verdicts);
+                catalog.admit(&keys, at, verdicts);
+                catalog.count(served, &facts, verdicts);
+                if let Some(entry) = &mut entry {
+                    let decided = DecidedRead {
+                        read,
+                        keys: &keys,
+                        facts: &facts,
+                        verdicts,
+                        at,
+                    };
+                    entry.decided(&catalog, &decided);
+                }
             });
         if let Some(entry) = entry {
             let raw = Some(Raw {

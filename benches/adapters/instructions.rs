@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 
 use bytes::Bytes;
-use rtad::catalog::Serving;
+use rtad::catalog::{DeviceRequest, RequestKeys, Serving};
 use rtad::log::LogTap;
-use rtad::platform::IdReader;
-use rtad::strategy::NoAttributes;
+use rtad::platform::{IdReader, Keys};
+use rtad::strategy::{AttributeValues, Units};
 use rtad_core::device::{DeviceKey, IdKind};
 
 use super::answered;
@@ -33,10 +33,7 @@ const OPERATIONS: [(&str, &str); 3] = [
         "check",
         "an md5's hex digits → key → is it a member? (half are)",
     ),
-    (
-        "decide_uncounted",
-        "the same → what does the strategy decide?",
-    ),
+    ("decide", "the same → what does the strategy decide?"),
     ("batch", "one key of a batch of 1,000"),
 ];
 
@@ -138,8 +135,16 @@ pub fn repeat(
     for _ in 0..count {
         match operation {
             "check" => drop(black_box(snapshot.contains(&next()))),
-            "decide_uncounted" => {
-                black_box(serving.load().decide_uncounted(0, &[next()], &NoAttributes));
+            "decide" => {
+                let keys = RequestKeys::of(Keys::from_iter([next()]), Units::default());
+                let request = DeviceRequest {
+                    keys: &keys,
+                    attributes: AttributeValues::default(),
+                    cached_kind: None,
+                };
+                let catalog = serving.load();
+                let facts = catalog.facts_for(&request, [0].into_iter());
+                black_box(catalog.rules().decide(0, &facts));
             }
             "batch" => snapshot.contains_many(black_box(&devices), &mut members),
             path => drop(black_box(answered(

@@ -29,9 +29,9 @@ use axum::routing::post;
 use bytes::Bytes;
 use http::HeaderMap;
 use lanes::Lane;
-use rtad::catalog::{PlatformRequest, Serving};
+use rtad::catalog::Serving;
 use rtad::config::{LogConfig, Secret};
-use rtad::log::{DecisionLog, LogTap, LoggedAnswer};
+use rtad::log::{DecidedRead, DecisionLog, LogTap, LoggedAnswer};
 use rtad::platform::{Admission, IdReader, Read, RequestHead};
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, Syncer};
@@ -270,17 +270,23 @@ fn answered(
         &body,
         &mut read,
         |read, verdicts| {
-            let request = PlatformRequest {
-                served,
-                reader: ids,
-                read,
-                at: started,
-            };
-            catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
-                if let Some(entry) = &mut entry {
-                    entry.decided(&catalog, &request, keys, parts, verdicts);
-                }
-            });
+            let keys = catalog.keys(served, ids, read);
+            catalog.prefetch_caps(&keys, started, read.strategies());
+            let facts = catalog.facts(&keys, read);
+            catalog.decide(read.strategies(), &facts, verdicts);
+            catalog.admit(&keys, started, verdicts);
+            catalog.count(served, &facts, verdicts);
+            if let Some(entry) = &mut entry {
+                let decided = DecidedRead {
+                    read,
+                    keys: &keys,
+                    facts: &facts,
+                    verdicts,
+                    at: started,
+                };
+                entry.decided(&catalog, &decided);
+            }
+            catalog.remove_shadow(verdicts);
         },
     );
     if let Some(entry) = entry {

@@ -45,30 +45,30 @@ impl ServedCaps {
         Self::new(self.caps.iter().map(cap).collect())
     }
 
-    /// A decision of the strategy at `index`, or a no-bid if its cap does not admit the device.
-    /// Counts the device. `seek` prefetches the cap's bucket; `decide` runs during the cache miss.
+    /// Begins to read the memory that [`Self::admit`] reads, beside other work.
     ///
     /// # Panics
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn admit(
-        &self,
-        index: usize,
-        keys: &[DeviceKey],
-        at: Instant,
-        decide: impl FnOnce() -> Decision,
-    ) -> Decision {
-        let Some(cap) = &self.caps[index] else {
-            return decide();
-        };
-        let applicant = cap.tables.seek(keys, at);
-        let decision = decide();
-        if decision.is_bid() && !applicant.admit() {
-            cap.tables.refusal(at)
-        } else {
-            decision
+    pub fn prefetch(&self, index: usize, keys: &[DeviceKey], at: Instant) {
+        if let Some(cap) = &self.caps[index] {
+            let _ = cap.tables.seek(keys, at);
         }
+    }
+
+    /// The refusal of the strategy's cap, if it does not admit the device; counts the device.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[inline]
+    pub fn admit(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Option<Decision> {
+        let cap = self.caps[index].as_ref()?;
+        if cap.tables.seek(keys, at).admit() {
+            return None;
+        }
+        Some(cap.tables.refusal(at))
     }
 
     /// [`Self::admit`] without counting the device.
@@ -76,19 +76,12 @@ impl ServedCaps {
     /// # Panics
     ///
     /// If there is no strategy at `index`.
-    pub fn admit_uncounted(
-        &self,
-        index: usize,
-        decision: Decision,
-        keys: &[DeviceKey],
-        at: Instant,
-    ) -> Decision {
-        match &self.caps[index] {
-            Some(cap) if decision.is_bid() && !cap.tables.would_admit(keys, at) => {
-                cap.tables.refusal(at)
-            }
-            _ => decision,
+    pub fn would_refuse(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Option<Decision> {
+        let cap = self.caps[index].as_ref()?;
+        if cap.tables.would_admit(keys, at) {
+            return None;
         }
+        Some(cap.tables.refusal(at))
     }
 
     /// The decision of the strategy's cap about a device at the time `at`, without counting it: a

@@ -1,4 +1,5 @@
-//! Decisions about platforms' requests: ids to keys, and a verdict per strategy, both counted.
+//! Decisions about a device in steps: ids to keys, keys to facts, facts to verdicts, and what the
+//! verdicts count.
 
 use std::time::Instant;
 
@@ -7,7 +8,8 @@ use crate::platform::{
     Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
 };
 use crate::strategy::{
-    Assignment, Assignments, Attributes, Decision, Experiment, RequestFacts, Units,
+    Assignment, Assignments, AttributeValues, AudienceAnswer, Experiment, Facts, LookedUp,
+    Membership, Tier, Units,
 };
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
@@ -23,17 +25,24 @@ pub struct RequestKeys {
     coverage: Coverage,
 }
 
-/// A platform's request.
+/// The parts of a request that facts about its device come from.
 #[derive(Debug, Clone, Copy)]
-pub struct PlatformRequest<'r, 'a> {
-    /// The platform.
-    pub served: &'r ServedPlatform,
-    /// Makes keys of ids, and counts them.
-    pub reader: &'r IdReader,
-    /// The request.
-    pub read: &'r Read<'a>,
-    /// Its time.
-    pub at: Instant,
+pub struct DeviceRequest<'r, 'a> {
+    /// Keys of the device's ids.
+    pub keys: &'r RequestKeys,
+    /// Attributes.
+    pub attributes: AttributeValues<'a>,
+    /// The kind of id by which the platform caches the answer.
+    pub cached_kind: Option<IdKind>,
+}
+
+/// The facts about a device, and the verdicts that follow from them.
+#[derive(Debug)]
+pub struct DecidedDevice<'a> {
+    /// The facts.
+    pub facts: Facts<'a>,
+    /// The verdicts, one per strategy.
+    pub verdicts: Verdicts,
 }
 
 /// The part of a request's ids that the keys stand for.
@@ -148,14 +157,15 @@ impl RequestKeys {
         self.cached.as_ref().or(self.keys.first())
     }
 
-    /// Whether the request was unreadable, so that no id of it was read.
-    pub fn is_unreadable(&self) -> bool {
-        self.coverage == Coverage::Nothing
-    }
-
-    /// Whether the keys stand for all ids of the request.
-    pub fn are_complete(&self) -> bool {
-        self.coverage == Coverage::Complete
+    /// The ids that the keys stand for.
+    #[inline]
+    pub fn looked_up(&self) -> LookedUp {
+        match self.coverage {
+            Coverage::Complete if self.keys.is_empty() => LookedUp::None,
+            Coverage::Complete => LookedUp::All,
+            Coverage::TooMany => LookedUp::First,
+            Coverage::Nothing => LookedUp::Unread,
+        }
     }
 
     /// Whether the request has more ids than its keys stand for.
@@ -168,27 +178,13 @@ impl RequestKeys {
         &self.keys
     }
 
-    /// The decision of the strategy at `index`, before its cap and not counted.
-    ///
-    /// # Panics
-    ///
-    /// If there is no strategy at `index`.
-    #[inline]
-    pub fn decide(&self, catalog: &Catalog, index: usize, attributes: &dyn Attributes) -> Decision {
-        match self.coverage {
-            Coverage::Complete => catalog.decide_uncounted(index, &self.keys, attributes),
-            Coverage::TooMany => catalog.decide_incomplete(index, &self.keys, attributes),
-            Coverage::Nothing => catalog.strategy(index).when_unavailable(),
-        }
-    }
-
     /// Appends the device's parts in all experiments: unknown if an id that was not read may be the
     /// unit.
     #[inline(never)]
-    pub fn assign(&self, catalog: &Catalog, read: &Read<'_>, parts: &mut Assignments) {
+    fn assign(&self, catalog: &Catalog, cached_kind: Option<IdKind>, parts: &mut Assignments) {
         let experiments = catalog.experiments();
         match (self.coverage, &self.units) {
-            (Coverage::Complete, Some(units)) => experiments.assign(read.cached_kind, units, parts),
+            (Coverage::Complete, Some(units)) => experiments.assign(cached_kind, units, parts),
             _ => parts.extend(experiments.list().iter().map(|_| Assignment::Unknown)),
         }
     }
@@ -204,100 +200,214 @@ impl RequestKeys {
 }
 
 impl Catalog {
-    /// Appends the verdicts that answer a platform's request. Counts the ids, the decisions, the
-    /// device under caps and by strategies with a bid, and too many ids. `decided` gets the keys,
-    /// the device's parts in experiments and all verdicts, those in shadow too.
+    /// Keys of a platform's request. Counts its ids, and what is wrong with them.
     #[inline]
-    pub fn decide_request(
-        &self,
-        &PlatformRequest {
-            served,
-            reader,
-            read,
-            at,
-        }: &PlatformRequest<'_, '_>,
-        verdicts: &mut Verdicts,
-        decided: impl FnOnce(&RequestKeys, &Assignments, &Verdicts),
-    ) {
-        let experiments = self.experiments();
-        let mut keys = RequestKeys::new(!experiments.is_empty());
-        let doubtful = |id: &Id<'_>, found, _| {
-            if found == IdResult::Doubtful {
-                served.ids.count_doubtful(id.field);
-            }
-        };
+    pub fn keys(&self, served: &ServedPlatform, reader: &IdReader, read: &Read<'_>) -> RequestKeys {
+        let mut keys = RequestKeys::new(!self.experiments().is_empty());
         keys.add(
             read,
             |field, id| served.ids.counted(reader, field, id),
-            doubtful,
+            |id, found, _| {
+                if found == IdResult::Doubtful {
+                    served.ids.count_doubtful(id.field);
+                }
+            },
         );
-        let too_many = keys.has_too_many_ids().then_some(Failure::TooManyIds);
-        for failure in read.observed.into_iter().chain(too_many) {
+
+        if let Some(failure) = read.observed {
             served.count_failure(failure);
+        }
+        if keys.has_too_many_ids() {
+            served.count_failure(Failure::TooManyIds);
         }
         if read.has_unknown_os {
             served.ids.count_unknown_os();
         }
-        let mut assignments = Assignments::new();
-        if !experiments.is_empty() {
-            keys.assign(self, read, &mut assignments);
-        }
-        let facts = RequestFacts {
-            attributes: read,
-            assignments: &assignments,
-        };
-        read.decide(verdicts, |strategy| {
-            let decide = || keys.decide(self, strategy, &facts);
-            let decision = self.caps().admit(strategy, keys.keys(), at, decide);
-            served.count(strategy, decision);
-            experiments.count(strategy, decision, &assignments);
-            let tag = experiments.tag(strategy, &assignments);
-            let changes_in = self.changes_in(strategy, decision, at);
-            Verdict {
-                strategy,
-                decision,
-                changes_in,
-                tag,
-            }
-        });
-        if self.has_values {
-            for verdict in &*verdicts {
-                self.served(verdict.strategy).count_value(verdict.decision);
-            }
-        }
-        decided(&keys, &assignments, verdicts);
-        self.remove_shadow(verdicts);
+        keys
     }
 
-    /// The verdicts about a request with these keys, those in shadow too. Nothing is counted.
-    pub fn decide_request_uncounted(
+    /// Begins to read the memory of the strategies' caps, beside the lookups that follow.
+    #[inline]
+    pub fn prefetch_caps(
         &self,
         keys: &RequestKeys,
-        read: &Read<'_>,
         at: Instant,
-    ) -> Verdicts {
-        let mut verdicts = Verdicts::new();
-        let mut assignments = Assignments::new();
-        keys.assign(self, read, &mut assignments);
-        let facts = RequestFacts {
-            attributes: read,
-            assignments: &assignments,
+        strategies: impl Iterator<Item = usize>,
+    ) {
+        if !self.has_caps {
+            return;
+        }
+        for strategy in strategies {
+            self.caps().prefetch(strategy, &keys.keys, at);
+        }
+    }
+
+    /// The facts about the device of a platform's request.
+    #[inline]
+    pub fn facts<'a>(&self, keys: &RequestKeys, read: &'a Read<'_>) -> Facts<'a> {
+        let mut attributes = AttributeValues::default();
+        if self.reads_attributes {
+            attributes = read.attributes();
+        }
+        let request = DeviceRequest {
+            keys,
+            attributes,
+            cached_kind: read.cached_kind,
         };
-        read.decide(&mut verdicts, |strategy| {
-            let decision = keys.decide(self, strategy, &facts);
-            let decision = self
-                .caps()
-                .admit_uncounted(strategy, decision, keys.keys(), at);
-            let tag = self.experiments().tag(strategy, &assignments);
-            let changes_in = self.changes_in(strategy, decision, at);
-            Verdict {
-                strategy,
-                decision,
-                changes_in,
-                tag,
+        self.facts_for(&request, read.strategies())
+    }
+
+    /// The facts about a device that decisions of these strategies depend on. Asks each of their
+    /// audiences once, at the cost of a lookup per key. Allocates only with more than 32 audiences.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at one of the indexes.
+    #[inline]
+    pub fn facts_for<'a>(
+        &self,
+        request: &DeviceRequest<'_, 'a>,
+        strategies: impl Iterator<Item = usize>,
+    ) -> Facts<'a> {
+        let keys = request.keys;
+        let mut facts = Facts::new(keys.looked_up(), self.audiences().len());
+        facts.attributes = request.attributes;
+        if !self.experiments().is_empty() {
+            keys.assign(self, request.cached_kind, &mut facts.parts);
+        }
+
+        for index in strategies {
+            let served = self.served(index);
+            if !self.strategy(index).is_scheduled() {
+                facts.paused.push(index);
+                continue;
             }
-        });
-        verdicts
+            // Nothing is looked up without a usable id.
+            if keys.keys.is_empty() {
+                continue;
+            }
+            for audience in &served.audiences {
+                if facts.answer_of(*audience).is_none() {
+                    let has_tiers = self.has_tiers(*audience);
+                    facts.answer(*audience, self.ask(*audience, keys, has_tiers));
+                }
+            }
+        }
+        facts
+    }
+
+    /// Asks all audiences, and for the values of all members: rules of another time may read any.
+    pub fn complete(&self, keys: &RequestKeys, facts: &mut Facts<'_>) {
+        if keys.keys.is_empty() {
+            return;
+        }
+        for (index, audience) in self.audiences().iter().enumerate() {
+            facts.answer(index, self.ask(index, keys, !audience.has_no_values()));
+        }
+    }
+
+    #[inline]
+    fn ask(&self, index: usize, keys: &RequestKeys, has_tiers: bool) -> AudienceAnswer {
+        let audience = &self.audiences()[index];
+        let membership = audience.membership(&keys.keys);
+        let mut tier = Tier::None;
+        if has_tiers && membership == Membership::Member {
+            tier = audience.tier(&keys.keys);
+        }
+        AudienceAnswer { membership, tier }
+    }
+
+    /// Appends the verdicts of these strategies, each once. Pure: nothing is looked up or counted.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at one of the indexes.
+    #[inline]
+    pub fn decide(
+        &self,
+        strategies: impl Iterator<Item = usize>,
+        facts: &Facts<'_>,
+        verdicts: &mut Verdicts,
+    ) {
+        for strategy in strategies {
+            if verdicts.iter().any(|verdict| verdict.strategy == strategy) {
+                continue;
+            }
+            verdicts.push(Verdict {
+                strategy,
+                decision: self.rules.decide(strategy, facts),
+                changes_in: None,
+                tag: self.experiments().tag(strategy, &facts.parts),
+            });
+        }
+    }
+
+    /// Asks the caps of the strategies that bid, and counts the device in them: it gets no bid of a
+    /// cap that is full. Says until when each verdict holds.
+    #[inline]
+    pub fn admit(&self, keys: &RequestKeys, at: Instant, verdicts: &mut Verdicts) {
+        for verdict in verdicts {
+            if verdict.bids() {
+                let refusal = self.caps().admit(verdict.strategy, &keys.keys, at);
+                verdict.decision = refusal.unwrap_or(verdict.decision);
+            }
+            verdict.changes_in = self.changes_in(verdict.strategy, verdict.decision, at);
+        }
+    }
+
+    /// [`Self::admit`] without counting.
+    pub fn would_admit(&self, keys: &RequestKeys, at: Instant, verdicts: &mut Verdicts) {
+        for verdict in verdicts {
+            if verdict.bids() {
+                let refusal = self.caps().would_refuse(verdict.strategy, &keys.keys, at);
+                verdict.decision = refusal.unwrap_or(verdict.decision);
+            }
+            verdict.changes_in = self.changes_in(verdict.strategy, verdict.decision, at);
+        }
+    }
+
+    /// Counts the verdicts about a platform's request.
+    #[inline]
+    pub fn count(&self, served: &ServedPlatform, facts: &Facts<'_>, verdicts: &Verdicts) {
+        for verdict in verdicts {
+            served.count(verdict.strategy, verdict.decision);
+            self.count_parts(verdict, facts);
+        }
+    }
+
+    /// Decides about the device of a request to `/v1/decide`, and counts the verdicts. The cost is
+    /// that of [`Self::facts_for`], and a read of memory for each cap.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at one of the indexes.
+    pub fn decide_named<'a>(
+        &self,
+        request: &DeviceRequest<'_, 'a>,
+        strategies: &[usize],
+        at: Instant,
+    ) -> DecidedDevice<'a> {
+        self.prefetch_caps(request.keys, at, strategies.iter().copied());
+        let facts = self.facts_for(request, strategies.iter().copied());
+        let mut verdicts = Verdicts::new();
+        self.decide(strategies.iter().copied(), &facts, &mut verdicts);
+        self.admit(request.keys, at, &mut verdicts);
+
+        for verdict in &verdicts {
+            self.served(verdict.strategy).count(verdict.decision);
+            self.count_parts(verdict, &facts);
+        }
+        DecidedDevice { facts, verdicts }
+    }
+
+    /// Counts a verdict by the device's parts in experiments, and by its value.
+    #[inline]
+    fn count_parts(&self, verdict: &Verdict, facts: &Facts<'_>) {
+        self.experiments()
+            .count(verdict.strategy, verdict.decision, &facts.parts);
+        if self.has_values {
+            self.served(verdict.strategy).count_value(verdict.decision);
+        }
     }
 }
 

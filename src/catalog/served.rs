@@ -12,11 +12,8 @@ use super::experiments::ServedExperiments;
 use super::served_strategy::ServedStrategy;
 use crate::cap::Cap;
 use crate::platform::{Access, Failure, IdCounts, Platform, Verdicts};
-use crate::strategy::{
-    Attributes, Decision, Experiment, Membership, Reason, Strategy, Tier, ValueEntry,
-};
+use crate::strategy::{Decision, Experiment, Reason, Rule, Rules, Strategy, ValueEntry};
 use crate::telemetry::{DecisionCounters, PlainCounter, RouteMetrics, Telemetry};
-use rtad_core::device::DeviceKey;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
 pub type Serving = ArcSwap<Catalog>;
@@ -25,8 +22,15 @@ pub type Serving = ArcSwap<Catalog>;
 #[derive(Debug)]
 pub struct Catalog {
     audiences: Vec<Audience>,
+    pub(super) rules: Arc<Rules>,
     strategies: Arc<[ServedStrategy]>,
+    /// Whether a strategy reads the values of an audience's members, by index of the audience.
+    reads_tiers: Arc<[bool]>,
+    /// Whether a strategy reads attributes.
+    pub(super) reads_attributes: bool,
     caps: ServedCaps,
+    /// Whether a strategy has a cap.
+    pub(super) has_caps: bool,
     /// Whether any strategy answers nothing.
     has_shadow: bool,
     /// Whether a strategy has values.
@@ -166,16 +170,34 @@ impl Catalog {
         let served = |platform| ServedPlatform::new(platform, &strategies, &caps, telemetry);
         let platforms: Arc<[ServedPlatform]> = platforms.into_iter().map(served).collect();
         let has_api = api.is_served(&platforms);
-        let served = |(index, strategy): (usize, Strategy)| {
-            let has_cap = caps[index].is_some();
-            ServedStrategy::new(strategy, &audiences, has_api, has_cap, telemetry)
-        };
-        let strategies = strategies.into_iter().enumerate().map(served).collect();
+        let mut served = Vec::new();
+        let mut reads_tiers = vec![false; audiences.len()];
+        let mut reads_attributes = false;
+        for (strategy, cap) in strategies.iter().zip(&caps) {
+            let has_cap = cap.is_some();
+            served.push(ServedStrategy::new(
+                strategy, &audiences, has_api, has_cap, telemetry,
+            ));
+            for entry in &strategy.values {
+                if let Some(audience) = entry.audience {
+                    reads_tiers[audience] |= entry.tiers.is_some();
+                }
+            }
+            let attributes = strategy
+                .rule
+                .as_ref()
+                .map_or_else(Vec::new, Rule::attributes);
+            reads_attributes |= !attributes.is_empty();
+        }
 
         Self {
             has_shadow,
             has_values,
-            strategies,
+            has_caps: caps.iter().any(Option::is_some),
+            rules: Arc::new(Rules::new(strategies)),
+            strategies: served.into(),
+            reads_tiers: reads_tiers.into(),
+            reads_attributes,
             audiences,
             caps: ServedCaps::new(caps),
             platforms,
@@ -207,9 +229,15 @@ impl Catalog {
         &self.audiences
     }
 
+    /// The rules of the strategies.
+    #[inline]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// The strategies, in the config's order.
     pub fn strategies(&self) -> impl ExactSizeIterator<Item = &Strategy> + Clone {
-        self.strategies.iter().map(|served| &served.strategy)
+        self.rules.strategies().iter()
     }
 
     /// The strategy at `index`.
@@ -219,7 +247,7 @@ impl Catalog {
     /// If there is none.
     #[inline]
     pub fn strategy(&self, index: usize) -> &Strategy {
-        &self.strategies[index].strategy
+        &self.rules.strategies()[index]
     }
 
     /// Finds an audience by name. A linear search: with few audiences, faster than hashing.
@@ -270,30 +298,13 @@ impl Catalog {
             .find(|served| served.platform.path == path)
     }
 
-    /// Decides about a device with these keys by the strategy at `index`, and counts the decision,
-    /// and the device under a cap. `at` is the time of the request. The device is a member if any
-    /// key is. One lookup per key and audience, no allocation.
-    ///
-    /// # Panics
-    ///
-    /// If there is no strategy at `index`.
+    /// Whether a strategy reads the values of members of the audience at an index.
     #[inline]
-    pub fn decide(
-        &self,
-        index: usize,
-        keys: &[DeviceKey],
-        attributes: &dyn Attributes,
-        at: Instant,
-    ) -> Decision {
-        let decide = || self.decide_uncounted(index, keys, attributes);
-        let decision = self.caps.admit(index, keys, at, decide);
-        let served = &self.strategies[index];
-        served.count(decision);
-        served.count_value(decision);
-        decision
+    pub(super) fn has_tiers(&self, audience: usize) -> bool {
+        self.reads_tiers[audience]
     }
 
-    /// The strategy at `index`, with its counters.
+    /// Counters and properties of the strategy at `index`.
     #[inline]
     pub(super) fn served(&self, index: usize) -> &ServedStrategy {
         &self.strategies[index]
@@ -320,15 +331,12 @@ impl Catalog {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn changes_in(&self, index: usize, decision: Decision, at: Instant) -> Option<Duration> {
-        let ServedStrategy {
-            strategy,
-            is_per_request,
-            ..
-        } = &self.strategies[index];
+        let strategy = self.strategy(index);
+        let is_per_request = self.strategies[index].is_per_request;
         let schedule = || strategy.schedule.as_ref()?.changes_in(at);
         match decision.reason {
             Reason::NotScheduled => schedule(),
-            _ if *is_per_request => Some(Duration::ZERO),
+            _ if is_per_request => Some(Duration::ZERO),
             _ => self
                 .caps
                 .ends_in(index, at)
@@ -346,60 +354,6 @@ impl Catalog {
         }
     }
 
-    /// [`Self::decide`] without its cap and without counting.
-    ///
-    /// # Panics
-    ///
-    /// If there is no strategy at `index`.
-    #[inline]
-    pub fn decide_uncounted(
-        &self,
-        index: usize,
-        keys: &[DeviceKey],
-        attributes: &dyn Attributes,
-    ) -> Decision {
-        let strategy = self.strategy(index);
-        if keys.is_empty() {
-            strategy.without_device()
-        } else {
-            let audience = |index: usize| &self.audiences[index];
-            let membership = |index| audience(index).membership(keys);
-            strategy.decide(attributes, membership, |index| audience(index).tier(keys))
-        }
-    }
-
-    /// The membership of a device in the audience at an index. If the keys are not all of the
-    /// device's, another id may be a member, so an audience with none of them is unavailable.
-    ///
-    /// # Panics
-    ///
-    /// If there is no audience at `index`.
-    pub fn membership(&self, index: usize, keys: &[DeviceKey], are_all: bool) -> Membership {
-        match self.audiences[index].membership(keys) {
-            Membership::NotMember if !are_all => Membership::Unavailable,
-            membership => membership,
-        }
-    }
-
-    /// Decides about a device with further ids that were not read, without counting. An unread id
-    /// may be a member, or have a greater value: an audience with none of the keys is treated as
-    /// unavailable, and values are unknown.
-    ///
-    /// # Panics
-    ///
-    /// If there is no strategy at `index`.
-    #[cold]
-    pub fn decide_incomplete(
-        &self,
-        index: usize,
-        keys: &[DeviceKey],
-        attributes: &dyn Attributes,
-    ) -> Decision {
-        let membership = |audience| self.membership(audience, keys, false);
-        self.strategy(index)
-            .decide(attributes, membership, |_| Tier::Unknown)
-    }
-
     /// A copy of the catalog with some audiences replaced, and the current tables of the caps.
     pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
         let audiences = self
@@ -409,10 +363,14 @@ impl Catalog {
             .collect();
         Self {
             audiences,
+            rules: Arc::clone(&self.rules),
             strategies: Arc::clone(&self.strategies),
+            reads_tiers: Arc::clone(&self.reads_tiers),
+            reads_attributes: self.reads_attributes,
             caps: self.caps.renewed(),
             has_shadow: self.has_shadow,
             has_values: self.has_values,
+            has_caps: self.has_caps,
             platforms: Arc::clone(&self.platforms),
             experiments: Arc::clone(&self.experiments),
             config_id: Arc::clone(&self.config_id),

@@ -5,10 +5,11 @@ use crate::platform::API;
 use crate::strategy::{Decision, Strategy, ValueEntry};
 use crate::telemetry::{DecisionCounters, PlainCounter, Telemetry};
 
-/// A strategy and its counters, which are created once, not looked up per request.
+/// Counters of a strategy, and properties of its rules: made once, not per request.
 #[derive(Debug)]
 pub(super) struct ServedStrategy {
-    pub(super) strategy: Strategy,
+    /// Its audiences, by index, each once.
+    pub(super) audiences: Vec<usize>,
     /// Whether its answers depend on a request's attributes.
     pub(super) is_per_request: bool,
     /// Counters of `/v1/decide`.
@@ -19,7 +20,7 @@ pub(super) struct ServedStrategy {
 
 impl ServedStrategy {
     pub fn new(
-        strategy: Strategy,
+        strategy: &Strategy,
         audiences: &[Audience],
         has_api: bool,
         has_cap: bool,
@@ -30,7 +31,11 @@ impl ServedStrategy {
             let tiers = entry.tiers.map(|tiers| tiers.to_string());
             telemetry.value(&strategy.name, row, audience, tiers.as_deref())
         };
+        let mut asked: Vec<usize> = strategy.audiences().collect();
+        asked.sort_unstable();
+        asked.dedup();
         Self {
+            audiences: asked,
             is_per_request: strategy.is_per_request(),
             decisions: telemetry.decisions(
                 API,
@@ -39,7 +44,6 @@ impl ServedStrategy {
                 |outcome, reason| has_api && strategy.can_decide(outcome, reason, has_cap),
             ),
             values: strategy.values.iter().enumerate().map(value).collect(),
-            strategy,
         }
     }
 

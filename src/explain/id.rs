@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy};
+use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, StrategyExplained};
-use crate::catalog::{Catalog, IdResult};
-use crate::platform::IdReader;
-use crate::strategy::{Assignments, Experiment, NoAttributes, RequestFacts, Strategy, Units};
+use crate::catalog::{Catalog, DeviceRequest, IdResult, RequestKeys};
+use crate::platform::{IdReader, Keys, Verdicts};
+use crate::strategy::{AttributeValues, Units};
 use crate::sync::SyncHistory;
 use rtad_core::device::{DeviceKey, IdKind, Unusable};
 
@@ -85,33 +85,39 @@ fn read(
         Err(Unusable::Malformed) => IdResult::Malformed,
     };
     let key = key.ok();
-    let keys = key.as_slice();
-    let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
-        .map(|index| explain_audience(catalog, index, keys, true, history))
-        .collect();
-    let (mut units, mut assignments) = (Units::default(), Assignments::new());
+    let mut units = Units::default();
     for (kind, key) in kinds.iter().zip(key.iter().cycle()) {
         units.add((*kind).into(), *key);
     }
-    catalog.experiments().assign(None, &units, &mut assignments);
-    let facts = RequestFacts {
-        attributes: &NoAttributes,
-        assignments: &assignments,
+    let keys = RequestKeys::of(Keys::from_iter(key), units);
+    let request = DeviceRequest {
+        keys: &keys,
+        attributes: AttributeValues::default(),
+        cached_kind: None,
     };
-    let unit = |experiment: &Experiment| experiment.unit_of(None, &units).map(|(kind, _)| *kind);
-    let device = DeviceFacts {
-        keys,
-        are_all: true,
-        attributes: &facts,
-        unit: &unit,
-    };
-    let decide = |(index, strategy): (usize, &Strategy)| {
-        let decision = catalog.decide_uncounted(index, keys, &facts);
-        let at = Instant::now();
-        let decision = catalog.caps().admit_uncounted(index, decision, keys, at);
-        explain_strategy(catalog, strategy.name.clone(), index, decision, &device)
-    };
-    let strategies: Vec<_> = catalog.strategies().enumerate().map(decide).collect();
+    let device = ExplainedDevice::new(catalog, &request);
+
+    let mut audiences = Vec::new();
+    for index in 0..catalog.audiences().len() {
+        audiences.push(explain_audience(catalog, index, &device.facts, history));
+    }
+
+    let all = 0..catalog.strategies().len();
+    let mut verdicts = Verdicts::new();
+    catalog.decide(all, &device.facts, &mut verdicts);
+    catalog.would_admit(&keys, Instant::now(), &mut verdicts);
+    let mut strategies = Vec::new();
+    for verdict in verdicts {
+        let index = verdict.strategy;
+        let name = catalog.strategy(index).name.clone();
+        strategies.push(explain_strategy(
+            catalog,
+            name,
+            index,
+            verdict.decision,
+            &device,
+        ));
+    }
     IdReading {
         kinds: kinds.iter().map(|kind| kind.as_str()).collect(),
         result,

@@ -6,40 +6,29 @@ use super::report::{
     AudienceExplained, BucketExplained, OtherMembership, ScheduleExplained, SnapshotExplained,
     StrategyExplained, Unavailable, UnknownExplained, ValueExplained, WhenExplained,
 };
-use crate::catalog::{Audience, Catalog};
-use crate::strategy::{
-    Assignment, Attributes, Decision, Experiment, Membership, Reason, Rule, Tier, ValueEntry,
-};
+use crate::catalog::{Audience, Catalog, DeviceRequest};
+use crate::strategy::{Assignment, Decision, Facts, Reason, Rule, Tier, ValueEntry};
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
 
-/// The membership of a device with these keys, and its value if it is a member with one.
-pub fn answer_of(audience: &Audience, keys: &[DeviceKey]) -> (Membership, Option<u8>) {
-    let membership = audience.membership(keys);
-    match (membership, audience.tier(keys)) {
-        (Membership::Member, Tier::Value(value)) => (membership, Some(value)),
-        _ => (membership, None),
-    }
-}
-
-/// The state of an audience, and its answer for a device with these keys, if any. If they are not
-/// all of the device's, those of the audience prove membership alone.
+/// The state of an audience, and its answer about the device of the facts, if it was asked.
 pub fn explain_audience(
     catalog: &Catalog,
     index: usize,
-    keys: &[DeviceKey],
-    are_all: bool,
+    facts: &Facts<'_>,
     history: &SyncHistory,
 ) -> AudienceExplained {
     let audience = &catalog.audiences()[index];
-    let answer_of = || {
-        (
-            catalog.membership(index, keys, are_all),
-            answer_of(audience, keys).1,
-        )
-    };
-    let answer = (!keys.is_empty()).then(answer_of);
+    let mut membership = None;
+    let mut value = None;
+    if let Some(answer) = facts.answer_of(index) {
+        membership = Some(facts.membership(index));
+        if let Tier::Value(tier) = answer.tier {
+            value = Some(tier);
+        }
+    }
+
     let age = audience.age_seconds(now_unix_seconds());
     let snapshot = audience.snapshot.as_ref().map(|snapshot| {
         let manifest = snapshot.manifest();
@@ -56,8 +45,8 @@ pub fn explain_audience(
         available: audience.available().is_some(),
         unavailable: unavailable(audience, age, history),
         snapshot,
-        answer: answer.map(|(membership, _)| membership),
-        tier: answer.and_then(|(_, tier)| tier),
+        answer: membership,
+        tier: value,
     }
 }
 
@@ -124,14 +113,28 @@ fn explain_unknown(catalog: &Catalog, unknown: Vec<Rule>) -> UnknownExplained {
     explained
 }
 
-/// The device and the request that a decision is about.
-pub struct DeviceFacts<'d> {
-    pub(super) keys: &'d [DeviceKey],
-    /// Whether the keys are all of the device's.
-    pub(super) are_all: bool,
-    pub(super) attributes: &'d dyn Attributes,
-    /// The kind of id that is the unit of an experiment.
-    pub(super) unit: &'d dyn Fn(&Experiment) -> Option<IdKind>,
+/// The device that a decision is about.
+#[derive(Debug)]
+pub struct ExplainedDevice<'a> {
+    pub(super) facts: Facts<'a>,
+    /// Kinds of the ids that are the units of the experiments, by index.
+    pub(super) units: Vec<Option<IdKind>>,
+}
+
+impl<'a> ExplainedDevice<'a> {
+    /// The device of a request with the facts about it.
+    pub fn new(catalog: &Catalog, request: &DeviceRequest<'_, 'a>) -> Self {
+        let all = 0..catalog.strategies().len();
+        let mut facts = catalog.facts_for(request, all);
+        catalog.complete(request.keys, &mut facts);
+
+        let mut units = Vec::new();
+        for experiment in catalog.experiments().list() {
+            let unit = request.keys.unit(experiment, request.cached_kind);
+            units.push(unit.map(|(kind, _)| *kind));
+        }
+        Self { facts, units }
+    }
 }
 
 /// A strategy's decision and its reason, for a device.
@@ -140,24 +143,12 @@ pub fn explain_strategy(
     id: String,
     index: usize,
     decision: Decision,
-    device: &DeviceFacts<'_>,
+    device: &ExplainedDevice<'_>,
 ) -> StrategyExplained {
-    let DeviceFacts {
-        keys,
-        are_all,
-        attributes,
-        unit,
-    } = *device;
+    let facts = &device.facts;
     let strategy = catalog.strategy(index);
     let name = |index: usize| catalog.audiences()[index].name.to_string();
     let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
-    let membership = |index: usize| {
-        if keys.is_empty() {
-            Membership::Unavailable
-        } else {
-            catalog.membership(index, keys, are_all)
-        }
-    };
     let change = |(index, answer)| OtherMembership {
         audience: name(index),
         answer: Some(answer),
@@ -165,9 +156,9 @@ pub fn explain_strategy(
     let when = strategy.rule.as_ref().map(|rule| WhenExplained {
         rule: rule.to_text(&name, catalog.experiments().list()),
         audiences: rule.audiences().into_iter().map(name).collect(),
-        truth: rule.truth(attributes, &mut |index| membership(index)),
+        truth: rule.truth(facts),
         changes: rule
-            .changes(attributes, &membership)
+            .changes(facts)
             .into_iter()
             .take(MAX_CHANGES)
             .map(|changes| changes.into_iter().map(change).collect())
@@ -180,12 +171,8 @@ pub fn explain_strategy(
             holds: schedule.holds(),
             next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
         });
-    let unknown = (decision.reason == Reason::Unavailable).then(|| {
-        explain_unknown(
-            catalog,
-            strategy.unknown(attributes, &mut |index| membership(index)),
-        )
-    });
+    let unknown = (decision.reason == Reason::Unavailable)
+        .then(|| explain_unknown(catalog, strategy.unknown(facts)));
     let value = |(index, entry): (usize, &ValueEntry)| ValueExplained {
         audience: entry.audience.map(name),
         tier: entry.tiers,
@@ -194,11 +181,11 @@ pub fn explain_strategy(
     };
     let bucket = |index: &usize| {
         let experiment = &catalog.experiments().list()[*index];
-        let part = attributes.assignment(*index);
+        let part = facts.part(*index);
         (part != Assignment::Unknown).then(|| BucketExplained {
             experiment: experiment.name.clone(),
             bucket: experiment.part_name(part).to_owned(),
-            unit: unit(experiment).map(IdKind::as_str),
+            unit: device.units[*index].map(IdKind::as_str),
         })
     };
     StrategyExplained {

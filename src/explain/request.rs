@@ -5,21 +5,20 @@ use std::fmt;
 use std::time::Instant;
 
 use bytes::Bytes;
-use rtad_core::device::DeviceKey;
 
 use super::input::Encoding;
-use super::parts::{DeviceFacts, answer_of, canonical, explain_audience, explain_strategy};
+use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategy};
 use super::report::{
-    AccessChecked, AudienceExplained, BodyRead, ExplainedAnswer, Explanation, FailureExplained,
-    IdExplained, IdInAudience, NOT_CONFIGURED, StrategyExplained,
+    AccessChecked, BodyRead, ExplainedAnswer, Explanation, FailureExplained, IdExplained,
+    IdInAudience, NOT_CONFIGURED, StrategyExplained,
 };
 use super::trace::{Trace, TracedId};
-use crate::catalog::{Catalog, IdResult};
+use crate::catalog::{Catalog, DeviceRequest, IdResult, RequestKeys};
 use crate::platform::{
-    Admission, Failure, IdReader, MAX_IDS, Platform, Purpose, Read, ReadError, RequestHead,
+    Admission, Failure, IdReader, Keys, MAX_IDS, Platform, Purpose, Read, ReadError, RequestHead,
     Verdicts,
 };
-use crate::strategy::{Assignments, Experiment, Membership, RequestFacts, Strategy};
+use crate::strategy::{Facts, Strategy, Tier, Units};
 use crate::sync::SyncHistory;
 
 /// A captured request.
@@ -88,10 +87,11 @@ pub fn explain(
     let mut decided: Vec<(Trace, Verdicts)> = Vec::new();
     let answered = platform.respond(admission, head, &body, &mut read, |read, answered| {
         let trace = Trace::of(read, ids);
-        let verdicts = catalog.decide_request_uncounted(&trace.keys, read, at);
-        answered.clone_from(&verdicts);
+        let facts = catalog.facts(&trace.keys, read);
+        catalog.decide(read.strategies(), &facts, answered);
+        catalog.would_admit(&trace.keys, at, answered);
+        decided.push((trace, answered.clone()));
         catalog.remove_shadow(answered);
-        decided.push((trace, verdicts));
     });
     let is_of_devices = read.purpose == Purpose::Devices;
     let mut trace = Trace::of(&read, ids);
@@ -121,22 +121,17 @@ pub fn explain(
         }
     };
     // The ids of several devices have no membership as a whole.
-    let (keys, are_all) = if is_of_devices {
-        (&[][..], true)
-    } else {
-        (trace.keys.keys(), trace.keys.are_complete())
-    };
-    let of_audience = |index: &usize| explain_audience(catalog, *index, keys, are_all, history);
-    let audiences: Vec<AudienceExplained> = indexes.iter().map(of_audience).collect();
-    let of_id = |key: DeviceKey| {
-        let answer = |index: &usize| answer_of(&catalog.audiences()[*index], &[key]);
-        indexes.iter().map(answer).collect()
-    };
-    let ids: Vec<IdExplained> = trace
-        .ids
-        .iter()
-        .map(|id| explain_traced(id, &audiences, of_id))
-        .collect();
+    let no_keys = RequestKeys::of(Keys::new(), Units::default());
+    let keys = if is_of_devices { &no_keys } else { &trace.keys };
+    let facts = facts_of_keys(catalog, keys);
+    let mut audiences = Vec::new();
+    for index in &indexes {
+        audiences.push(explain_audience(catalog, *index, &facts, history));
+    }
+    let mut ids = Vec::new();
+    for id in &trace.ids {
+        ids.push(explain_traced(catalog, id, &indexes));
+    }
     let answer = ExplainedAnswer {
         status: 200,
         content_type: platform.content_type(),
@@ -179,21 +174,31 @@ fn named_audiences(catalog: &Catalog, platform: &Platform) -> BTreeSet<usize> {
     strategies.flat_map(Strategy::audiences).collect()
 }
 
-fn explain_traced(
-    id: &TracedId,
-    audiences: &[AudienceExplained],
-    of_id: impl FnOnce(DeviceKey) -> Vec<(Membership, Option<u8>)>,
-) -> IdExplained {
-    let key = id.key.filter(|_| id.found == IdResult::Usable);
-    let answers = key.map_or_else(Vec::new, of_id);
-    let in_audience = |(audience, answer): (&AudienceExplained, _)| {
-        let (membership, tier) = answer;
-        IdInAudience {
-            name: audience.name.clone(),
-            answer: Some(membership),
-            tier,
+/// The answers of all audiences about a device with these keys.
+fn facts_of_keys(catalog: &Catalog, keys: &RequestKeys) -> Facts<'static> {
+    let mut facts = Facts::new(keys.looked_up(), catalog.audiences().len());
+    catalog.complete(keys, &mut facts);
+    facts
+}
+
+fn explain_traced(catalog: &Catalog, id: &TracedId, indexes: &BTreeSet<usize>) -> IdExplained {
+    let mut audiences = Vec::new();
+    if id.found == IdResult::Usable {
+        let keys = RequestKeys::of(Keys::from_iter(id.key), Units::default());
+        let facts = facts_of_keys(catalog, &keys);
+        for index in indexes {
+            let mut value = None;
+            if let Some(Tier::Value(tier)) = facts.answer_of(*index).map(|answer| answer.tier) {
+                value = Some(tier);
+            }
+            audiences.push(IdInAudience {
+                name: catalog.audiences()[*index].name.to_string(),
+                answer: Some(facts.membership(*index)),
+                tier: value,
+            });
         }
-    };
+    }
+
     IdExplained {
         path: id.path.clone(),
         kind: id.field.as_str(),
@@ -204,7 +209,7 @@ fn explain_traced(
             .and_then(|key| canonical(&id.value, id.field.kind(), key)),
         md5: id.key.map(|key| const_hex::encode(key.as_bytes())),
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
-        audiences: audiences.iter().zip(answers).map(in_audience).collect(),
+        audiences,
     }
 }
 
@@ -216,23 +221,12 @@ fn explain_strategies(
     trace: &Trace,
     verdicts: &Verdicts,
 ) -> Vec<StrategyExplained> {
-    let mut assignments = Assignments::new();
-    trace.keys.assign(catalog, read, &mut assignments);
-    let facts = RequestFacts {
-        attributes: read,
-        assignments: &assignments,
+    let request = DeviceRequest {
+        keys: &trace.keys,
+        attributes: read.attributes(),
+        cached_kind: read.cached_kind,
     };
-    let unit = |experiment: &Experiment| {
-        let unit = trace.keys.unit(experiment, read.cached_kind)?;
-        Some(unit.0)
-    };
-    let (keys, are_all) = (trace.keys.keys(), trace.keys.are_complete());
-    let device = DeviceFacts {
-        keys,
-        are_all,
-        attributes: &facts,
-        unit: &unit,
-    };
+    let device = ExplainedDevice::new(catalog, &request);
     let decided = |(id, index): (String, usize)| {
         let decision = verdicts
             .iter()

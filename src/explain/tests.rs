@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::input::Encoding;
 use super::*;
-use crate::catalog::{Audience, Catalog, CatalogParts, PlatformRequest};
+use crate::catalog::{Audience, Catalog, CatalogParts};
 use crate::platform::tencent::{Device, RtaRequest, device};
 use crate::platform::{Admission, Failure, IdReader, MAX_IDS, Read, RequestHead, ocean};
 use crate::serve::Assembly;
@@ -200,15 +200,12 @@ impl Fixture {
             &body,
             &mut read,
             |read, verdicts| {
-                let (reader, at) = (&self.ids, Instant::now());
-                let request = PlatformRequest {
-                    served,
-                    reader,
-                    read,
-                    at,
-                };
-                self.catalog
-                    .decide_request(&request, verdicts, |_, _, _| {});
+                let keys = self.catalog.keys(served, &self.ids, read);
+                let facts = self.catalog.facts(&keys, read);
+                self.catalog.decide(read.strategies(), &facts, verdicts);
+                self.catalog.admit(&keys, Instant::now(), verdicts);
+                self.catalog.count(served, &facts, verdicts);
+                self.catalog.remove_shadow(verdicts);
             },
         );
         const_hex::encode(answered.bytes)

@@ -21,7 +21,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{
-    Attribute, AttributeValue, Attributes, BidValue, Decision, Reason, Strategy, Units, os_word,
+    Attribute, AttributeValue, AttributeValues, BidValue, Decision, Reason, Strategy, Units,
+    os_word,
 };
 
 /// A device and the requested strategies.
@@ -43,14 +44,17 @@ pub struct DecisionRequest<'body> {
 #[derive(Debug, Default)]
 pub struct RequestAttributes<'body>([Option<Cow<'body, str>>; Attribute::ALL.len()]);
 
-/// A blank text is an absent attribute.
-impl Attributes for RequestAttributes<'_> {
-    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-        let text = self.0[attribute as usize]
-            .as_deref()
-            .map(str::trim_ascii)
-            .filter(|text| !text.is_empty())?;
-        Some(AttributeValue::Text(text.as_bytes()))
+impl RequestAttributes<'_> {
+    /// Their values. A blank text is an absent attribute.
+    pub fn values(&self) -> AttributeValues<'_> {
+        let mut values = AttributeValues::default();
+        for (value, text) in values.iter_mut().zip(&self.0) {
+            let text = text.as_deref().unwrap_or_default().trim_ascii();
+            if !text.is_empty() {
+                *value = Some(AttributeValue::Text(text.as_bytes()));
+            }
+        }
+        values
     }
 }
 

@@ -1,18 +1,17 @@
 //! `POST /v1/decide`: decisions of strategies about a device.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use hyper::body::Incoming;
 use rtad_http::room::Share;
 use rtad_log::Raw;
-use smallvec::SmallVec;
 
 use super::api::{self, DecisionRequest, NamedDecision};
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
-use crate::catalog::RequestKeys;
+use crate::catalog::{Catalog, DecidedDevice, DeviceRequest, RequestKeys};
 use crate::log::{API, Decided, LoggedAnswer, LoggedRequest};
-use crate::strategy::{Assignments, Decision, RequestFacts};
 
 /// Reads the request, loads the catalog once, decides and answers.
 pub async fn decide(app: &App, started: Instant, body: Incoming) -> Result<AnswerBody, ApiError> {
@@ -24,73 +23,73 @@ pub async fn decide(app: &App, started: Instant, body: Incoming) -> Result<Answe
         .bytes;
     let DecisionRequest {
         request_id,
-        strategies,
+        strategies: names,
         keys,
         units,
         attributes,
     } = api::decode(&body, &app.ids)?;
     let catalog = app.serving.load();
-    let known = catalog.strategies();
-    let indexes: Vec<usize> = if strategies.is_empty() {
-        (0..known.len()).collect()
-    } else {
-        let indexes = strategies.iter().map(|name| catalog.strategy_index(name));
-        let names = || known.map(|strategy| strategy.name.clone()).collect();
-        let indexes: Option<_> = indexes.collect();
-        indexes.ok_or_else(|| ApiError::UnknownStrategy(names()))?
+    let asked = asked_strategies(&catalog, &names)?;
+
+    let keys = RequestKeys::of(keys, units);
+    let attributes = attributes.values();
+    let request = DeviceRequest {
+        keys: &keys,
+        attributes,
+        cached_kind: None,
     };
-    let (experiments, mut assignments) = (catalog.experiments(), Assignments::new());
-    experiments.assign(None, &units, &mut assignments);
-    let facts = RequestFacts {
-        attributes: &attributes,
-        assignments: &assignments,
-    };
-    let mut decisions = Vec::with_capacity(indexes.len());
-    let mut decided: SmallVec<[(usize, Decision); 8]> = SmallVec::new();
-    for index in indexes {
-        let decision = match decided.iter().find(|(known, _)| *known == index) {
-            // A name that comes twice is answered twice, and counted once.
-            Some((_, decision)) => *decision,
-            None => {
-                let decision = catalog.decide(index, &keys, &facts, started);
-                experiments.count(index, decision, &assignments);
-                decided.push((index, decision));
-                decision
-            }
-        };
-        let strategy = catalog.strategy(index);
-        if !strategy.is_shadow {
-            let buckets = experiments.named(index, &assignments);
-            decisions.push(NamedDecision::new(strategy, decision, buckets));
+    let DecidedDevice {
+        mut facts,
+        verdicts,
+    } = catalog.decide_named(&request, &asked, started);
+
+    let mut decisions = Vec::with_capacity(asked.len());
+    for index in &asked {
+        let strategy = catalog.strategy(*index);
+        // A name that comes twice is answered twice, and counted once.
+        let mut verdicts = verdicts.iter();
+        let verdict = verdicts.find(|verdict| verdict.strategy == *index);
+        if let Some(verdict) = verdict
+            && !strategy.is_shadow
+        {
+            let buckets = catalog.experiments().named(*index, &facts.parts);
+            decisions.push(NamedDecision::new(strategy, verdict.decision, buckets));
         }
     }
     let answer = api::encode(request_id.as_deref(), &decisions);
+
     if let Some(log) = &app.log {
-        let keys = RequestKeys::of(keys, units);
-        let asked = strategies.iter().map(|name| &**name);
-        let seen = LoggedRequest {
+        // A replay under other rules may read any audience.
+        catalog.complete(&keys, &mut facts);
+        let mut asked_ids = None;
+        if !names.is_empty() {
+            asked_ids = Some(names.iter().map(|name| &**name).collect());
+        }
+        let request = LoggedRequest {
             request_id: request_id.as_deref(),
-            asked: (!strategies.is_empty()).then(|| asked.collect()),
-            attributes: &attributes,
+            asked: asked_ids,
+            attributes,
             cached_kind: None,
         };
-        let mut entry = log.begin();
-        let at = started;
-        let (catalog, request, keys, assignments) = (&catalog, &seen, &keys, &assignments);
-        let of_request = Decided {
-            catalog,
-            request,
-            keys,
-            assignments,
-            at,
+        let decided = Decided {
+            catalog: &catalog,
+            request: &request,
+            keys: &keys,
+            facts: &facts,
+            at: started,
         };
-        entry.decided_names(&of_request, decided.iter().copied());
+        let decisions = verdicts.iter();
+        let mut entry = log.begin();
+        entry.decided_names(
+            &decided,
+            decisions.map(|verdict| (verdict.strategy, verdict.decision)),
+        );
         let raw = Some(Raw {
             query: None,
             body: &body,
         });
         entry.finish(
-            catalog,
+            &catalog,
             &LoggedAnswer {
                 platform: API,
                 failure: None,
@@ -100,4 +99,22 @@ pub async fn decide(app: &App, started: Instant, body: Incoming) -> Result<Answe
         );
     }
     Ok(AnswerBody::json(answer))
+}
+
+/// The indexes of strategies with these names; of all without a name.
+fn asked_strategies(catalog: &Catalog, names: &[Cow<'_, str>]) -> Result<Vec<usize>, ApiError> {
+    if names.is_empty() {
+        return Ok((0..catalog.strategies().len()).collect());
+    }
+
+    let mut asked = Vec::with_capacity(names.len());
+    for name in names {
+        let Some(index) = catalog.strategy_index(name) else {
+            let known = catalog.strategies();
+            let known = known.map(|strategy| strategy.name.clone());
+            return Err(ApiError::UnknownStrategy(known.collect()));
+        };
+        asked.push(index);
+    }
+    Ok(asked)
 }

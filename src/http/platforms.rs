@@ -13,9 +13,8 @@ use rtad_http::room::Share;
 use rtad_log::Raw;
 
 use super::decision_app::{AnswerBody, App, DecisionAnswer, ROUTES};
-use crate::catalog::PlatformRequest;
-use crate::log::LoggedAnswer;
-use crate::platform::{Admission, Failure, Purpose, Read, RequestHead};
+use crate::log::{DecidedRead, LoggedAnswer};
+use crate::platform::{Admission, Failure, Purpose, Read, RequestHead, Verdicts};
 use crate::telemetry::Route;
 
 /// Answers a request to the path of a platform.
@@ -61,51 +60,55 @@ pub fn answer(
             headers: &head.headers,
             query: head.uri.query(),
         };
-        let answered = {
-            let mut read = Read::default();
-            let mut logged = app.log.as_ref().map(|log| log.begin());
-            let platform = &served.platform.name;
-            let answer_of = |failure, raw| LoggedAnswer {
-                platform,
-                failure,
-                raw,
-                started,
-            };
-            let answered = served.platform.respond(
-                Admission::ByHeaders,
-                seen,
-                &body,
-                &mut read,
-                |read, verdicts| {
-                    let (reader, at) = (&*app.ids, started);
-                    let request = PlatformRequest {
-                        served,
-                        reader,
-                        read,
-                        at,
-                    };
-                    catalog.decide_request(&request, verdicts, |keys, assignments, verdicts| {
-                        if let Some(entry) = &mut logged {
-                            entry.decided(&catalog, &request, keys, assignments, verdicts);
-                            if read.is_of_batch() {
-                                // The body has the ids of other devices.
-                                entry.finish_device(&catalog, &answer_of(None, None));
-                            }
-                        }
-                    });
-                },
-            );
-            if let Some(entry) = logged {
-                let bytes = body.as_ref().map_or(&b""[..], |body| body);
-                let raw = Raw {
-                    query: seen.query,
-                    body: bytes,
-                };
-                let raw = Some(raw).filter(|_| read.purpose != Purpose::Devices);
-                entry.finish(&catalog, &answer_of(answered.failure(), raw));
-            }
-            answered
+        let mut row = app.log.as_ref().map(|log| log.begin());
+        let mut answer = LoggedAnswer {
+            platform: &served.platform.name,
+            failure: None,
+            raw: None,
+            started,
         };
+        let mut read = Read::default();
+        let decide = |read: &Read<'_>, verdicts: &mut Verdicts| {
+            let keys = catalog.keys(served, &app.ids, read);
+            catalog.prefetch_caps(&keys, started, read.strategies());
+            let facts = catalog.facts(&keys, read);
+            catalog.decide(read.strategies(), &facts, verdicts);
+            catalog.admit(&keys, started, verdicts);
+            catalog.count(served, &facts, verdicts);
+
+            if let Some(row) = &mut row {
+                let decided = DecidedRead {
+                    read,
+                    keys: &keys,
+                    facts: &facts,
+                    verdicts,
+                    at: started,
+                };
+                row.decided(&catalog, &decided);
+                if read.is_of_batch() {
+                    // The body has the ids of other devices.
+                    row.finish_device(&catalog, &answer);
+                }
+            }
+            catalog.remove_shadow(verdicts);
+        };
+        let answered =
+            served
+                .platform
+                .respond(Admission::ByHeaders, seen, &body, &mut read, decide);
+
+        if let Some(row) = row {
+            answer.failure = answered.failure();
+            if read.purpose != Purpose::Devices {
+                answer.raw = Some(Raw {
+                    query: seen.query,
+                    body: body.as_deref().unwrap_or_default(),
+                });
+            }
+            row.finish(&catalog, &answer);
+        }
+        drop(read);
+
         if let Some(failure) = answered.failure() {
             served.count_failure(failure);
         }

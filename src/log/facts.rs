@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::device::IdKind;
 use rtad_log::record::{UnnamedDevice, UnnamedFacts};
 use rtad_log::row::{AskedIds, AudienceFacts, DecisionFacts, ExperimentFacts};
 use rtad_log::{
@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 use crate::catalog::{Audience, Catalog, RequestKeys};
 use crate::platform::{AskedList, Digits, Read, Value};
 use crate::strategy::{
-    Assignment, Assignments, Attribute, AttributeValue, Attributes, Decision, Experiment,
-    Membership, Reason, Tier, ValueKey,
+    Assignment, Attribute, AttributeValue, AttributeValues, AudienceAnswer, Decision, Experiment,
+    Facts, LookedUp, Membership, Reason, Tier, ValueKey,
 };
 
 /// Stands for a text that is not UTF-8: it is equal to no text of a configuration.
@@ -28,7 +28,7 @@ pub struct LoggedRequest<'r> {
     /// The platform's ids of the requested strategies; `None` = all.
     pub asked: Option<AskedIds<'r>>,
     /// Its attributes.
-    pub attributes: &'r dyn Attributes,
+    pub attributes: AttributeValues<'r>,
     /// The kind of id by which the platform caches the answer.
     pub cached_kind: Option<IdKind>,
 }
@@ -49,8 +49,8 @@ pub struct Decided<'d, 'r> {
     pub request: &'d LoggedRequest<'r>,
     /// Its keys.
     pub keys: &'d RequestKeys,
-    /// The device's parts in the experiments.
-    pub assignments: &'d Assignments,
+    /// The facts about its device, with an answer of each audience.
+    pub facts: &'d Facts<'r>,
     /// Its time.
     pub at: Instant,
 }
@@ -76,7 +76,7 @@ impl<'r> LoggedRequest<'r> {
         Self {
             request_id,
             asked,
-            attributes: read,
+            attributes: read.attributes(),
             cached_kind: read.cached_kind,
         }
     }
@@ -86,8 +86,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or(NOT_UTF8)
 }
 
-/// The facts of a request, with its decisions by index of the strategy. Looks up each audience of
-/// the catalog, as other rules may read it.
+/// The facts of a request, with its decisions by index of the strategy.
 pub fn facts<'f, 'd: 'f, 'r: 'f>(
     decided: &'f Decided<'d, 'r>,
     decisions: impl Iterator<Item = (usize, Decision)>,
@@ -98,7 +97,7 @@ pub fn facts<'f, 'd: 'f, 'r: 'f>(
     let mut facts = LoggedFacts {
         request_id: request.request_id,
         device: decided.keys.device().map(UnnamedDevice::new),
-        ids: looked_up(decided.keys),
+        ids: looked_up(decided.facts.looked_up),
         attributes: [None; Attribute::ALL.len()],
         asked: None,
         audiences: AudienceFacts::new(),
@@ -111,7 +110,7 @@ pub fn facts<'f, 'd: 'f, 'r: 'f>(
     }
     let attributes = Attribute::ALL.into_iter().zip(&mut facts.attributes);
     for ((attribute, fact), digits) in attributes.zip(digits) {
-        *fact = match request.attributes.attribute(attribute) {
+        *fact = match request.attributes[attribute as usize] {
             Some(AttributeValue::Text(bytes)) => Some(text(bytes)),
             Some(AttributeValue::Number(number)) => {
                 write!(digits, "{number}").expect("20 digits hold any 64-bit number");
@@ -121,15 +120,14 @@ pub fn facts<'f, 'd: 'f, 'r: 'f>(
         };
     }
 
-    // Nothing is looked up without a usable id.
-    let keys = decided.keys.keys();
-    if !keys.is_empty() {
-        for audience in catalog.audiences() {
-            facts.audiences.push(of_audience(audience, keys));
+    for (index, audience) in catalog.audiences().iter().enumerate() {
+        // Nothing is looked up without a usable id.
+        if let Some(answer) = decided.facts.answer_of(index) {
+            facts.audiences.push(of_audience(audience, answer));
         }
     }
     let experiments = catalog.experiments().list().iter();
-    for (experiment, part) in experiments.zip(decided.assignments) {
+    for (experiment, part) in experiments.zip(&decided.facts.parts) {
         facts
             .experiments
             .push(of_experiment(decided, experiment, *part));
@@ -140,15 +138,12 @@ pub fn facts<'f, 'd: 'f, 'r: 'f>(
     facts
 }
 
-fn looked_up(keys: &RequestKeys) -> LookedUpIds {
-    if keys.is_unreadable() {
-        LookedUpIds::Unread
-    } else if keys.has_too_many_ids() {
-        LookedUpIds::TooMany
-    } else if keys.keys().is_empty() {
-        LookedUpIds::None
-    } else {
-        LookedUpIds::All
+fn looked_up(ids: LookedUp) -> LookedUpIds {
+    match ids {
+        LookedUp::All => LookedUpIds::All,
+        LookedUp::First => LookedUpIds::TooMany,
+        LookedUp::None => LookedUpIds::None,
+        LookedUp::Unread => LookedUpIds::Unread,
     }
 }
 
@@ -188,17 +183,14 @@ fn of_decision<'f>(
     }
 }
 
-fn of_audience<'f>(audience: &'f Audience, keys: &[DeviceKey]) -> AudienceFact<'f> {
-    let member = match audience.membership(keys) {
+fn of_audience(audience: &Audience, answer: AudienceAnswer) -> AudienceFact<'_> {
+    let member = match answer.membership {
         Membership::Member => InAudience::Yes,
         Membership::NotMember => InAudience::No,
         Membership::Unavailable => InAudience::Unavailable,
     };
     let mut value = None;
-    if member == InAudience::Yes
-        && !audience.has_no_values()
-        && let Tier::Value(tier) = audience.tier(keys)
-    {
+    if let Tier::Value(tier) = answer.tier {
         value = Some(tier);
     }
     let snapshot = audience.snapshot.as_ref();

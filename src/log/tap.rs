@@ -12,10 +12,10 @@ use rtrb::Producer;
 use super::allowance::Allowance;
 use super::facts::{Decided, LoggedRequest, Numbers, facts};
 use super::key::{LogKey, threshold};
-use crate::catalog::{Catalog, PlatformRequest, RequestKeys};
+use crate::catalog::{Catalog, RequestKeys};
 use crate::config::{ANY_FAILURE, LogConfig, RawBodies};
-use crate::platform::{Digits, Failure, Verdicts};
-use crate::strategy::{Assignments, Attribute, Decision, Reason};
+use crate::platform::{Digits, Failure, Read, Verdicts};
+use crate::strategy::{Attribute, Decision, Facts, LookedUp, Reason};
 use crate::telemetry::{LogDrop, LogMetrics};
 
 /// Bytes of a record's length before it in the ring.
@@ -147,17 +147,32 @@ impl LogTap {
     }
 }
 
+/// A platform's request and the verdicts about it.
+#[derive(Debug, Clone, Copy)]
+pub struct DecidedRead<'d, 'r> {
+    /// The request.
+    pub read: &'d Read<'r>,
+    /// Its keys.
+    pub keys: &'d RequestKeys,
+    /// The facts about its device.
+    pub facts: &'d Facts<'d>,
+    /// The verdicts, those in shadow too.
+    pub verdicts: &'d Verdicts,
+    /// Its time.
+    pub at: Instant,
+}
+
 impl PendingRow<'_> {
     /// Notes the decisions about a platform's request, if it may be logged. A second call replaces
     /// the first: the answer was given up.
-    pub fn decided(
-        &mut self,
-        catalog: &Catalog,
-        &PlatformRequest { read, at, .. }: &PlatformRequest<'_, '_>,
-        keys: &RequestKeys,
-        assignments: &Assignments,
-        verdicts: &Verdicts,
-    ) {
+    pub fn decided(&mut self, catalog: &Catalog, decided: &DecidedRead<'_, '_>) {
+        let &DecidedRead {
+            read,
+            keys,
+            facts,
+            verdicts,
+            at,
+        } = decided;
         let decisions = verdicts
             .iter()
             .map(|verdict| (verdict.strategy, verdict.decision));
@@ -172,12 +187,15 @@ impl PendingRow<'_> {
             .tap
             .causes(is_always, request_id, keys, decisions.clone());
         if let Some(causes) = causes {
+            // A replay under other rules may read any audience.
+            let mut facts = facts.clone();
+            catalog.complete(keys, &mut facts);
             let mut numbers = Numbers::default();
             let decided = Decided {
                 catalog,
                 request: &LoggedRequest::of_read(read, &mut numbers),
                 keys,
-                assignments,
+                facts: &facts,
                 at,
             };
             self.chosen = self.tap.encode(&decided, causes, decisions);
@@ -274,7 +292,7 @@ impl LogTap {
             };
         }
 
-        let may_fail = keys.is_unreadable() && filter.failures.contains(&true);
+        let may_fail = keys.looked_up() == LookedUp::Unread && filter.failures.contains(&true);
         if !is_always && !is_sampled && !may_fail {
             return None;
         }

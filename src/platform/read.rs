@@ -14,7 +14,7 @@ use super::failure::{Failure, ReadError};
 use super::ids::{MAX_ASKED, MAX_IDS, MAX_READ_IDS};
 use super::value::{Digits, Value};
 use crate::config::MAX_STRATEGIES;
-use crate::strategy::{Attribute, AttributeValue, Attributes};
+use crate::strategy::{Attribute, AttributeValue, AttributeValues};
 use rtad_core::device::IdKind;
 
 /// A request of a platform: everything that decisions, answers and explanations depend on.
@@ -47,20 +47,6 @@ pub struct Read<'a> {
     pub observed: Option<Failure>,
     /// The body.
     pub(super) body: Option<&'a Bytes>,
-}
-
-/// A blank text is an absent attribute.
-impl Attributes for Read<'_> {
-    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-        match &self.attributes[attribute as usize] {
-            Value::Absent => None,
-            Value::Int(number) => Some(AttributeValue::Number(*number)),
-            Value::Uint(number) => i64::try_from(*number).ok().map(AttributeValue::Number),
-            text => Some(text.bytes().trim_ascii())
-                .filter(|text| !text.is_empty())
-                .map(AttributeValue::Text),
-        }
-    }
 }
 
 /// Hides the contents: ids must not reach a log.
@@ -195,6 +181,30 @@ impl fmt::Display for SkippedId<'_> {
 }
 
 impl<'a> Read<'a> {
+    /// The configured strategies that it asks for, some more than once.
+    #[inline]
+    pub fn strategies(&self) -> impl Iterator<Item = usize> {
+        let known = self.asked.iter().filter_map(|asked| asked.known);
+        known.map(|known| known.strategy)
+    }
+
+    /// Its attributes. A blank text is an absent one.
+    pub fn attributes(&self) -> AttributeValues<'_> {
+        let mut attributes = AttributeValues::default();
+        for (found, value) in attributes.iter_mut().zip(&self.attributes) {
+            *found = match value {
+                Value::Absent => None,
+                Value::Int(number) => Some(AttributeValue::Number(*number)),
+                Value::Uint(number) => i64::try_from(*number).ok().map(AttributeValue::Number),
+                text => {
+                    let text = text.bytes().trim_ascii();
+                    (!text.is_empty()).then_some(AttributeValue::Text(text))
+                }
+            };
+        }
+        attributes
+    }
+
     /// Turns an unreadable request into one for every strategy's `unavailable` answer. What was
     /// read stays for explanations, without the ids.
     pub(super) fn give_up(&mut self, all: &'a StrategyIds) {

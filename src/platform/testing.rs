@@ -50,13 +50,19 @@ pub fn value(numbers: &[(ValueKey, f64)]) -> BidValue {
 /// These decisions as verdicts about a request.
 pub fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {
     let mut verdicts = Verdicts::new();
-    let decide = |strategy| Verdict {
-        strategy,
-        decision: decisions[strategy],
-        changes_in: None,
-        tag: None,
-    };
-    read.decide(&mut verdicts, decide);
+    for strategy in read.strategies() {
+        if verdicts
+            .iter()
+            .all(|verdict: &Verdict| verdict.strategy != strategy)
+        {
+            verdicts.push(Verdict {
+                strategy,
+                decision: decisions[strategy],
+                changes_in: None,
+                tag: None,
+            });
+        }
+    }
     verdicts
 }
 

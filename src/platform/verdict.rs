@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::read::{Known, Read};
+use super::read::Known;
 use crate::config::PlatformConfig;
 use crate::strategy::{Decision, Reason};
 
@@ -24,24 +24,6 @@ pub struct Verdict {
 
 /// The verdicts about a request, one per strategy.
 pub type Verdicts = SmallVec<[Verdict; 8]>;
-
-impl Read<'_> {
-    /// Appends the verdicts about the request. `decide` is called once per strategy, even if
-    /// several ids map to it. Returned by value, they would be copied at each level.
-    #[inline]
-    pub fn decide(&self, verdicts: &mut Verdicts, mut decide: impl FnMut(usize) -> Verdict) {
-        for strategy in self
-            .asked
-            .iter()
-            .filter_map(|asked| asked.known)
-            .map(|id| id.strategy)
-        {
-            if verdicts.iter().all(|verdict| verdict.strategy != strategy) {
-                verdicts.push(decide(strategy));
-            }
-        }
-    }
-}
 
 /// Whether a strategy bids.
 #[inline]

@@ -13,7 +13,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Debug)]
 pub struct RowClock {
     schedule: Scheduled,
-    /// Times without a change nearby, at which the schedule holds or not as the bit says.
+    /// Whether it holds at the time of the last row.
+    holds: bool,
+    /// Times without a change nearby, at which it does so too.
     known: Range<SystemTime>,
 }
 
@@ -21,32 +23,28 @@ impl RowClock {
     pub const fn new(schedule: Scheduled) -> Self {
         Self {
             schedule,
+            holds: false,
             known: SystemTime::UNIX_EPOCH..SystemTime::UNIX_EPOCH,
         }
     }
 
-    /// Sets the schedule's bit for a row. `logged` is the pod's bit, which counts near a change.
-    pub fn set(&mut self, at: SystemTime, logged: Option<bool>) {
+    /// Whether the schedule holds for a row. `logged` is the pod's bit, which counts near a change.
+    pub fn holds(&mut self, at: SystemTime, logged: Option<bool>) -> bool {
         if self.known.contains(&at) {
-            return;
+            return self.holds;
         }
 
-        let holds = self.schedule.holds_at(at);
+        self.holds = self.schedule.holds_at(at);
         let before = at.checked_sub(DELAY).unwrap_or(at);
         match self.schedule.next_change(before) {
             Some(change) if change <= at + DELAY => {
-                self.schedule.set(logged.unwrap_or(holds));
+                self.holds = logged.unwrap_or(self.holds);
                 self.known = at..at;
             }
-            Some(change) => {
-                self.schedule.set(holds);
-                self.known = at..change - DELAY;
-            }
+            Some(change) => self.known = at..change - DELAY,
             // A day at a time, as the times of rows may go back.
-            None => {
-                self.schedule.set(holds);
-                self.known = at..at + DAY;
-            }
+            None => self.known = at..at + DAY,
         }
+        self.holds
     }
 }

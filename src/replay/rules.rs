@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use super::clock::RowClock;
 use crate::log::API;
 use crate::strategy::{
-    Assignment, Assignments, Attribute, AttributeValue, Attributes, Decision, Experiment,
-    Membership, Reason, Rule, Strategy, Tier, ValueKey,
+    self, Assignment, Assignments, AttributeValue, AudienceAnswer, Decision, Experiment, Facts,
+    LookedUp, Membership, Reason, Rule, Strategy, Tier, ValueKey,
 };
 use crate::sync::CatalogPlan;
 
@@ -60,7 +60,7 @@ impl Gaps {
 #[derive(Debug)]
 pub struct Rules {
     audiences: Vec<String>,
-    strategies: Vec<Strategy>,
+    rules: strategy::Rules,
     clocks: Vec<Option<RowClock>>,
     has_cap: Vec<bool>,
     pub experiments: Vec<Experiment>,
@@ -126,23 +126,6 @@ pub struct RowDecisions {
     pub parts: Assignments,
 }
 
-/// A row's attributes, and the parts of its device in experiments.
-struct RowAttributes<'r> {
-    attributes: &'r [Option<&'r str>; Attribute::ALL.len()],
-    parts: &'r [Assignment],
-}
-
-impl Attributes for RowAttributes<'_> {
-    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-        let text = self.attributes[attribute as usize]?;
-        Some(AttributeValue::Text(text.as_bytes()))
-    }
-
-    fn assignment(&self, experiment: usize) -> Assignment {
-        self.parts[experiment]
-    }
-}
-
 impl Rules {
     /// Platforms of both whose ids name other strategies. Decisions are compared by strategy, so
     /// what the answer says of each id is not.
@@ -163,7 +146,7 @@ impl Rules {
     fn named_ids<'a>(&'a self, platform: &'a PlatformIds) -> BTreeMap<&'a str, &'a str> {
         let mut names = BTreeMap::new();
         for (id, strategy) in &platform.ids {
-            names.insert(id.as_str(), self.strategies[*strategy].name.as_str());
+            names.insert(id.as_str(), self.strategy_at(*strategy).name.as_str());
         }
         names
     }
@@ -186,7 +169,7 @@ impl Rules {
         Self {
             audiences: audiences.map(|it| it.name.to_string()).collect(),
             has_cap: plan.caps.iter().map(Option::is_some).collect(),
-            strategies: plan.strategies,
+            rules: strategy::Rules::new(plan.strategies),
             experiments: plan.experiments,
             clocks,
             platforms,
@@ -195,7 +178,11 @@ impl Rules {
 
     /// The strategy of a decision.
     pub fn strategy(&self, decided: &Decided) -> &Strategy {
-        &self.strategies[decided.strategy]
+        self.strategy_at(decided.strategy)
+    }
+
+    fn strategy_at(&self, index: usize) -> &Strategy {
+        &self.rules.strategies()[index]
     }
 
     /// The device's bucket in an experiment; `None` if it is unknown.
@@ -212,12 +199,12 @@ impl Rules {
     pub fn decide(
         &mut self,
         row: &LogRow<'_>,
-        facts: &LoggedFacts<'_>,
+        logged: &LoggedFacts<'_>,
         gaps: &mut Gaps,
         to: &mut RowDecisions,
     ) {
         to.decisions.clear();
-        self.assign(facts, gaps, &mut to.parts);
+        to.parts = self.parts(logged, gaps);
 
         let name = row.end.platform;
         let Some(platform) = self.platforms.iter().find(|it| it.name == name) else {
@@ -226,17 +213,23 @@ impl Rules {
 
         let micros = u64::try_from(row.end.time).unwrap_or_default();
         let at = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
-        for index in platform.asked(facts) {
-            let strategy = &self.strategies[index];
+        let asked = platform.asked(logged);
+        let mut facts = self.facts(logged, &to.parts);
+        for index in asked {
+            let strategy = &self.rules.strategies()[index];
             let name = strategy.name.as_str();
-            let logged = facts.decisions.iter().find(|fact| fact.strategy == name);
-            if let Some(clock) = &mut self.clocks[index] {
-                clock.set(at, logged.and_then(|fact| fact.scheduled));
+            let mut decisions = logged.decisions.iter();
+            let before = decisions.find(|fact| fact.strategy == name);
+            if let Some(clock) = &mut self.clocks[index]
+                && !clock.holds(at, before.and_then(|fact| fact.scheduled))
+            {
+                facts.paused.push(index);
             }
 
-            let mut decision = self.decide_strategy(index, facts, &to.parts, gaps);
+            let mut decision = self.rules.decide(index, &facts);
+            self.note_lacking(strategy, decision, &facts, gaps);
             if self.has_cap[index] && decision.is_bid() {
-                match logged.and_then(|fact| fact.cap) {
+                match before.and_then(|fact| fact.cap) {
                     Some(CapState::Admitted) => {}
                     Some(CapState::Capped) => decision = Decision::CAPPED,
                     Some(CapState::NoLease) => decision = Decision::NO_LEASE,
@@ -255,67 +248,34 @@ impl Rules {
         }
     }
 
-    /// A strategy's decision, without its cap.
-    fn decide_strategy(
-        &self,
-        index: usize,
-        facts: &LoggedFacts<'_>,
-        parts: &[Assignment],
-        gaps: &mut Gaps,
-    ) -> Decision {
-        let strategy = &self.strategies[index];
-        match facts.ids {
-            LookedUpIds::None => return strategy.without_device(),
-            LookedUpIds::Unread => return strategy.when_unavailable(),
-            LookedUpIds::All | LookedUpIds::TooMany => {}
-        }
-
-        let attributes = RowAttributes {
-            attributes: &facts.attributes,
-            parts,
-        };
-        let mut lacks_any = false;
-        let membership = |audience| {
-            let logged = self.membership(audience, facts);
-            lacks_any |= logged.is_none();
-            logged.unwrap_or(Membership::Unavailable)
-        };
-        let tier = |audience| self.tier(audience, facts);
-        let decision = strategy.decide(&attributes, membership, tier);
-
-        if lacks_any {
-            self.note_lacking(strategy, decision, &attributes, facts, gaps);
-        }
-        decision
-    }
-
     /// Notes the audiences that the row lacks and that leave a decision, or its value, open.
     fn note_lacking(
         &self,
         strategy: &Strategy,
         decision: Decision,
-        attributes: &RowAttributes<'_>,
-        facts: &LoggedFacts<'_>,
+        facts: &Facts<'_>,
         gaps: &mut Gaps,
     ) {
-        let mut membership = |audience| {
-            self.membership(audience, facts)
-                .unwrap_or(Membership::Unavailable)
-        };
+        match facts.looked_up {
+            LookedUp::All | LookedUp::First => {}
+            LookedUp::None | LookedUp::Unread => return,
+        }
+
         let mut open = Vec::new();
         if decision.reason == Reason::Unavailable {
-            open = strategy.unknown(attributes, &mut membership);
+            open = strategy.unknown(facts);
         }
         if decision.value.is_fallback {
             // The first unavailable audience leads to the fallback.
             let mut audiences = strategy.values.iter().filter_map(|entry| entry.audience);
-            let first = audiences.find(|audience| membership(*audience) == Membership::Unavailable);
+            let first =
+                audiences.find(|audience| facts.membership(*audience) == Membership::Unavailable);
             open.extend(first.map(Rule::Audience));
         }
 
         for rule in open {
             if let Rule::Audience(audience) = rule
-                && self.membership(audience, facts).is_none()
+                && facts.answer_of(audience).is_none()
             {
                 let name = &self.audiences[audience];
                 gaps.note_for(strategy, format!("audience {name} is not in the rows"));
@@ -327,29 +287,46 @@ impl Rules {
     pub fn deciding_leaf(
         &self,
         decided: &Decided,
-        facts: &LoggedFacts<'_>,
-        parts: &[Assignment],
+        logged: &LoggedFacts<'_>,
+        parts: &Assignments,
     ) -> String {
-        match facts.ids {
+        match logged.ids {
             LookedUpIds::None | LookedUpIds::Unread => return String::new(),
             LookedUpIds::All | LookedUpIds::TooMany => {}
         }
 
-        let attributes = RowAttributes {
-            attributes: &facts.attributes,
-            parts,
-        };
-        let mut membership = |audience| {
-            self.membership(audience, facts)
-                .unwrap_or(Membership::Unavailable)
-        };
-        let strategy = self.strategy(decided);
-        let leaf = strategy.deciding(decided.decision, &attributes, &mut membership);
-        let Some(leaf) = leaf else {
+        let facts = self.facts(logged, parts);
+        let Some(leaf) = self.strategy(decided).deciding(decided.decision, &facts) else {
             return String::new();
         };
         let name = |audience: usize| self.audiences[audience].clone();
         leaf.to_text(&name, &self.experiments)
+    }
+
+    /// The facts of a row, without the schedules. An audience that the row lacks was not asked.
+    fn facts<'a>(&self, logged: &LoggedFacts<'a>, parts: &Assignments) -> Facts<'a> {
+        let looked_up = match logged.ids {
+            LookedUpIds::All => LookedUp::All,
+            LookedUpIds::TooMany => LookedUp::First,
+            LookedUpIds::None => LookedUp::None,
+            LookedUpIds::Unread => LookedUp::Unread,
+        };
+        let mut facts = Facts::new(looked_up, self.audiences.len());
+        facts.parts.clone_from(parts);
+        for (value, text) in facts.attributes.iter_mut().zip(&logged.attributes) {
+            *value = text.map(|text| AttributeValue::Text(text.as_bytes()));
+        }
+
+        // If no id that was read was usable, the pod looked nothing up, but another may be a member.
+        let has_no_answers = looked_up == LookedUp::First && logged.audiences.is_empty();
+        for audience in 0..self.audiences.len() {
+            if has_no_answers {
+                facts.set_membership(audience, Membership::Unavailable);
+            } else if let Some(fact) = self.fact(audience, logged) {
+                facts.answer(audience, answer_of(fact));
+            }
+        }
+        facts
     }
 
     fn fact<'f, 'a>(
@@ -367,38 +344,26 @@ impl Rules {
         facts.audiences.iter().find(|fact| fact.name == name)
     }
 
-    /// The membership of a row's device in an audience; `None` if the row lacks it.
-    fn membership(&self, audience: usize, facts: &LoggedFacts<'_>) -> Option<Membership> {
-        let has_unread_ids = facts.ids == LookedUpIds::TooMany;
-        let Some(fact) = self.fact(audience, facts) else {
-            // No id that was read was usable: the pod looked nothing up.
-            let is_known = has_unread_ids && facts.audiences.is_empty();
-            return is_known.then_some(Membership::Unavailable);
-        };
-        Some(match fact.member {
-            InAudience::Yes => Membership::Member,
-            // An id that was not read may be a member.
-            InAudience::No if has_unread_ids => Membership::Unavailable,
-            InAudience::No => Membership::NotMember,
-            InAudience::Unavailable => Membership::Unavailable,
-        })
-    }
-
-    fn tier(&self, audience: usize, facts: &LoggedFacts<'_>) -> Tier {
-        match self.fact(audience, facts) {
-            Some(fact) if facts.ids == LookedUpIds::All => {
-                fact.value.map_or(Tier::None, Tier::Value)
-            }
-            _ => Tier::Unknown,
-        }
-    }
-
     /// The parts of the row's device in the experiments, from its slots.
-    fn assign(&self, facts: &LoggedFacts<'_>, gaps: &mut Gaps, parts: &mut Assignments) {
-        parts.clear();
+    fn parts(&self, facts: &LoggedFacts<'_>, gaps: &mut Gaps) -> Assignments {
+        let mut parts = Assignments::new();
         for experiment in &self.experiments {
             parts.push(assignment(experiment, facts, gaps));
         }
+        parts
+    }
+}
+
+/// The answer of an audience in a row.
+fn answer_of(fact: &AudienceFact<'_>) -> AudienceAnswer {
+    let membership = match fact.member {
+        InAudience::Yes => Membership::Member,
+        InAudience::No => Membership::NotMember,
+        InAudience::Unavailable => Membership::Unavailable,
+    };
+    AudienceAnswer {
+        membership,
+        tier: fact.value.map_or(Tier::None, Tier::Value),
     }
 }
 

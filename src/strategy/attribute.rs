@@ -1,11 +1,9 @@
 //! Attributes of a request that conditions read.
 
-use std::cell::Cell;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use strum::VariantArray as _;
-
-use super::experiment::Assignment;
 
 /// A fact that a request carries beside the device's ids.
 #[derive(
@@ -48,6 +46,13 @@ pub fn os_word(text: &[u8]) -> Option<&'static str> {
     words.find(|word| text.eq_ignore_ascii_case(word.as_bytes()))
 }
 
+/// Hides the text: what a request carries must not reach a log.
+impl fmt::Debug for AttributeValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AttributeValue")
+    }
+}
+
 impl Attribute {
     /// All attributes, in the order of answers.
     pub const ALL: [Self; 5] = *Self::VARIANTS.as_array().expect("every variant");
@@ -70,79 +75,6 @@ pub enum AttributeValue<'a> {
     Text(&'a [u8]),
     /// A number.
     Number(i64),
-}
-
-/// The attributes of one request, and the buckets of its device.
-pub trait Attributes {
-    /// The value of an attribute; `None` if it is absent.
-    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>>;
-
-    /// The device's part in an experiment.
-    fn assignment(&self, _experiment: usize) -> Assignment {
-        Assignment::Unknown
-    }
-}
-
-/// A request's attributes, and the parts of its device in experiments.
-pub struct RequestFacts<'f> {
-    /// The attributes.
-    pub attributes: &'f dyn Attributes,
-    /// The parts, by index of the experiment.
-    pub assignments: &'f [Assignment],
-}
-
-impl Attributes for RequestFacts<'_> {
-    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-        self.attributes.attribute(attribute)
-    }
-
-    fn assignment(&self, experiment: usize) -> Assignment {
-        self.assignments
-            .get(experiment)
-            .copied()
-            .unwrap_or(Assignment::Unknown)
-    }
-}
-
-/// Attributes and parts that note whether a part was read.
-pub struct NotedParts<'f> {
-    attributes: &'f dyn Attributes,
-    has_read: Cell<bool>,
-}
-
-impl<'f> NotedParts<'f> {
-    pub const fn new(attributes: &'f dyn Attributes) -> Self {
-        Self {
-            attributes,
-            has_read: Cell::new(false),
-        }
-    }
-
-    /// Whether a part was read.
-    pub const fn has_read(&self) -> bool {
-        self.has_read.get()
-    }
-}
-
-impl Attributes for NotedParts<'_> {
-    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-        self.attributes.attribute(attribute)
-    }
-
-    fn assignment(&self, experiment: usize) -> Assignment {
-        self.has_read.set(true);
-        self.attributes.assignment(experiment)
-    }
-}
-
-/// Without attributes.
-#[derive(Debug, Clone, Copy)]
-pub struct NoAttributes;
-
-impl Attributes for NoAttributes {
-    fn attribute(&self, _: Attribute) -> Option<AttributeValue<'_>> {
-        None
-    }
 }
 
 /// A value that a condition accepts: a text, or a number in decimal.

@@ -1,8 +1,9 @@
 //! Rules: nested conditions over audiences, with three truth values.
 
 use super::Membership;
-use super::attribute::{Accepted, Attribute, AttributeValue, Attributes};
+use super::attribute::{Accepted, Attribute};
 use super::experiment::{Assignment, Experiment};
+use super::facts::{Facts, LookedUp};
 
 /// Truth of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -14,6 +15,12 @@ pub enum Truth {
     False,
     /// It depends on an audience that is unavailable, or on an attribute that is absent.
     Unknown,
+}
+
+impl From<bool> for Truth {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
 }
 
 /// A condition. Audiences are named by their indexes in the catalog.
@@ -36,35 +43,33 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Its truth for a device. Calls `membership` in the order of the rule, and no more once the
-    /// rest cannot change the truth: an unavailable audience makes it unknown only if the others
-    /// leave it open. No allocation.
-    pub fn truth(
-        &self,
-        attributes: &dyn Attributes,
-        membership: &mut impl FnMut(usize) -> Membership,
-    ) -> Truth {
-        let is = |holds| if holds { Truth::True } else { Truth::False };
-        let first =
-            |rules, sought, membership: &mut _| first(rules, sought, attributes, membership);
+    /// Its truth for a device: an unavailable audience makes it unknown only if the others leave it
+    /// open. No allocation.
+    #[inline]
+    pub fn truth(&self, facts: &Facts<'_>) -> Truth {
+        self.truth_by_parts(facts, &facts.parts)
+    }
+
+    /// Its truth for a device with these parts in the experiments; one that is missing is unknown.
+    fn truth_by_parts(&self, facts: &Facts<'_>, parts: &[Assignment]) -> Truth {
         match self {
-            Self::Attribute(attribute, accepted) => match attributes.attribute(*attribute) {
-                Some(value) => is(accepted.iter().any(|accepted| accepted.is(value))),
+            Self::Attribute(attribute, accepted) => match facts.attribute(*attribute) {
+                Some(value) => accepted.iter().any(|accepted| accepted.is(value)).into(),
                 None => Truth::Unknown,
             },
-            Self::Absent(attribute) => is(attributes.attribute(*attribute).is_none()),
-            Self::Bucket(experiment, part) => match attributes.assignment(*experiment) {
-                Assignment::Unknown => Truth::Unknown,
-                assignment => is(assignment == *part),
+            Self::Absent(attribute) => facts.attribute(*attribute).is_none().into(),
+            Self::Bucket(experiment, part) => match parts.get(*experiment) {
+                None | Some(Assignment::Unknown) => Truth::Unknown,
+                Some(found) => (found == part).into(),
             },
-            Self::Audience(audience) => match membership(*audience) {
+            Self::Audience(audience) => match facts.membership(*audience) {
                 Membership::Member => Truth::True,
                 Membership::NotMember => Truth::False,
                 Membership::Unavailable => Truth::Unknown,
             },
-            Self::Any(rules) => first(rules, Truth::True, membership).unwrap_or(Truth::False),
-            Self::All(rules) => first(rules, Truth::False, membership).unwrap_or(Truth::True),
-            Self::None(rules) => match first(rules, Truth::True, membership) {
+            Self::Any(rules) => first(rules, Truth::True, facts, parts).unwrap_or(Truth::False),
+            Self::All(rules) => first(rules, Truth::False, facts, parts).unwrap_or(Truth::True),
+            Self::None(rules) => match first(rules, Truth::True, facts, parts) {
                 Some(Truth::True) => Truth::False,
                 Some(unknown) => unknown,
                 None => Truth::True,
@@ -74,13 +79,8 @@ impl Rule {
 
     /// The part of it that decides its truth, which is known: the first leaf that would do so
     /// alone, or else a group all of whose parts are needed.
-    pub fn deciding(
-        &self,
-        attributes: &dyn Attributes,
-        membership: &mut impl FnMut(usize) -> Membership,
-    ) -> &Self {
-        let truth = self.truth(attributes, membership);
-        let (rules, sought) = match (self, truth) {
+    pub fn deciding(&self, facts: &Facts<'_>) -> &Self {
+        let (rules, sought) = match (self, self.truth(facts)) {
             (Self::Any(rules), Truth::True) | (Self::None(rules), Truth::False) => {
                 (rules, Truth::True)
             }
@@ -88,28 +88,24 @@ impl Rule {
             _ => return self,
         };
         for rule in rules {
-            if rule.truth(attributes, membership) == sought {
-                return rule.deciding(attributes, membership);
+            if rule.truth(facts) == sought {
+                return rule.deciding(facts);
             }
         }
         self
     }
 
     /// Appends the leaves for which its truth is unknown: none if it is known.
-    pub(super) fn add_unknown(
-        &self,
-        attributes: &dyn Attributes,
-        membership: &mut impl FnMut(usize) -> Membership,
-        to: &mut Vec<Self>,
-    ) {
-        if self.truth(attributes, membership) != Truth::Unknown {
+    pub(super) fn add_unknown(&self, facts: &Facts<'_>, to: &mut Vec<Self>) {
+        if self.truth(facts) != Truth::Unknown {
             return;
         }
+
         match self {
             Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
-                rules
-                    .iter()
-                    .for_each(|rule| rule.add_unknown(attributes, membership, to));
+                for rule in rules {
+                    rule.add_unknown(facts, to);
+                }
             }
             leaf => to.push(leaf.clone()),
         }
@@ -147,18 +143,8 @@ impl Rule {
 
     /// Whether another part in an experiment could change its truth: without the parts, the rest
     /// leaves it open.
-    pub(super) fn is_decided_by_bucket(
-        &self,
-        attributes: &dyn Attributes,
-        membership: &mut impl FnMut(usize) -> Membership,
-    ) -> bool {
-        struct WithoutParts<'a>(&'a dyn Attributes);
-        impl Attributes for WithoutParts<'_> {
-            fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-                self.0.attribute(attribute)
-            }
-        }
-        self.truth(&WithoutParts(attributes), membership) == Truth::Unknown
+    pub(super) fn is_decided_by_bucket(&self, facts: &Facts<'_>) -> bool {
+        self.truth_by_parts(facts, &[]) == Truth::Unknown
     }
 
     /// Its attributes in the order of the rule, some more than once, with the accepted values.
@@ -175,46 +161,56 @@ impl Rule {
 
     /// The smallest changes of memberships that would change its truth: single ones, or else pairs.
     /// Empty if more are needed. Takes up to thousands of evaluations: for explanations.
-    pub fn changes(
-        &self,
-        attributes: &dyn Attributes,
-        membership: &impl Fn(usize) -> Membership,
-    ) -> Vec<Vec<(usize, Membership)>> {
-        let truth = self.truth(attributes, &mut |audience| membership(audience));
+    pub fn changes(&self, facts: &Facts<'_>) -> Vec<Vec<(usize, Membership)>> {
+        let truth = self.truth(facts);
         let mut audiences = self.audiences();
         audiences.sort_unstable();
         audiences.dedup();
-        let other = |audience: usize| {
-            let known = [Membership::Member, Membership::NotMember];
-            known
-                .into_iter()
-                .filter(move |other| *other != membership(audience))
-        };
-        let singles: Vec<Vec<_>> = audiences
-            .iter()
-            .flat_map(|audience| other(*audience).map(|other| vec![(*audience, other)]))
-            .collect();
-        let pairs = || {
-            singles.iter().enumerate().flat_map(|(index, one)| {
-                let others = singles[index + 1..]
-                    .iter()
-                    .filter(|other| one[0].0 != other[0].0);
-                others.map(|other| [&one[..], &other[..]].concat())
-            })
-        };
-        let decides = |changes: &Vec<(usize, Membership)>| {
-            let changed = |audience: usize| {
-                let change = changes.iter().find(|(changed, _)| *changed == audience);
-                change.map_or_else(|| membership(audience), |(_, other)| *other)
-            };
-            self.truth(attributes, &mut |audience| changed(audience)) != truth
-        };
-        let deciding: Vec<_> = singles.iter().filter(|one| decides(one)).cloned().collect();
-        if deciding.is_empty() {
-            pairs().filter(decides).collect()
-        } else {
-            deciding
+
+        // What follows changes what is known, also of ids that were not looked up.
+        let mut known = facts.clone();
+        known.looked_up = LookedUp::All;
+        for audience in &audiences {
+            known.set_membership(*audience, facts.membership(*audience));
         }
+
+        let mut singles = Vec::new();
+        for audience in audiences {
+            for other in [Membership::Member, Membership::NotMember] {
+                if other != facts.membership(audience) {
+                    singles.push((audience, other));
+                }
+            }
+        }
+
+        let mut changes = Vec::new();
+        for single in &singles {
+            if self.truth_with(&known, &[*single]) != truth {
+                changes.push(vec![*single]);
+            }
+        }
+        if !changes.is_empty() {
+            return changes;
+        }
+
+        for (index, one) in singles.iter().enumerate() {
+            for other in &singles[index + 1..] {
+                let pair = [*one, *other];
+                if one.0 != other.0 && self.truth_with(&known, &pair) != truth {
+                    changes.push(pair.to_vec());
+                }
+            }
+        }
+        changes
+    }
+
+    /// Its truth with other memberships.
+    fn truth_with(&self, facts: &Facts<'_>, changes: &[(usize, Membership)]) -> Truth {
+        let mut changed = facts.clone();
+        for (audience, membership) in changes {
+            changed.set_membership(*audience, *membership);
+        }
+        self.truth(&changed)
     }
 
     /// The rule as a text, such as `any(vip, none(banned))`.
@@ -247,15 +243,10 @@ impl Rule {
 }
 
 /// `sought` if a rule has it, else unknown if a rule is; `None` if neither.
-fn first(
-    rules: &[Rule],
-    sought: Truth,
-    attributes: &dyn Attributes,
-    membership: &mut impl FnMut(usize) -> Membership,
-) -> Option<Truth> {
+fn first(rules: &[Rule], sought: Truth, facts: &Facts<'_>, parts: &[Assignment]) -> Option<Truth> {
     let mut found = None;
     for rule in rules {
-        match rule.truth(attributes, membership) {
+        match rule.truth_by_parts(facts, parts) {
             truth if truth == sought => return Some(sought),
             Truth::Unknown => found = Some(Truth::Unknown),
             _ => {}
@@ -268,7 +259,8 @@ fn first(
 mod tests {
     use super::Membership::{Member as M, NotMember as N, Unavailable as U};
     use super::*;
-    use crate::strategy::{AttributeValue, NoAttributes};
+    use crate::strategy::AttributeValue;
+    use crate::strategy::facts::tests::facts;
 
     fn rule() -> Rule {
         Rule::All(vec![
@@ -304,33 +296,13 @@ mod tests {
                 [false] => Truth::False,
                 _ => Truth::Unknown,
             };
-            assert_eq!(
-                rule().truth(&NoAttributes, &mut |audience| answers[audience]),
-                expected,
-                "{answers:?}"
-            );
+            assert_eq!(rule().truth(&facts(&answers)), expected, "{answers:?}");
         }
     }
 
     #[test]
-    fn audiences_that_cannot_change_the_truth_are_not_looked_up() {
-        let looked_up = |members: &[usize]| {
-            let mut seen = Vec::new();
-            rule().truth(&NoAttributes, &mut |audience| {
-                seen.push(audience);
-                if members.contains(&audience) { M } else { N }
-            });
-            seen
-        };
-        assert_eq!(looked_up(&[0]), [0, 3]);
-        assert_eq!(looked_up(&[2]), [0, 1]);
-        assert_eq!(looked_up(&[1, 2]), [0, 1, 2, 3]);
-    }
-
-    #[test]
     fn changes_are_the_smallest_that_change_the_truth() {
-        let changes =
-            |answers: [Membership; 4]| rule().changes(&NoAttributes, &|audience| answers[audience]);
+        let changes = |answers: [Membership; 4]| rule().changes(&facts(&answers));
         assert_eq!(changes([M, N, N, N]), [[(0, N)], [(3, M)]]);
         assert_eq!(changes([N, M, N, N]), [[(0, M)], [(2, M)]]);
         assert_eq!(changes([U, N, N, N]), [[(0, M)], [(0, N)], [(3, M)]]);
@@ -338,16 +310,7 @@ mod tests {
         assert_eq!(changes([N, N, N, M]), [[(0, M), (3, N)]]);
         // Three changes are needed without audience 0.
         let rule = Rule::All((1..4).map(Rule::Audience).collect());
-        assert!(rule.changes(&NoAttributes, &|_| N).is_empty());
-    }
-
-    /// A slot, as a number or as a text.
-    struct Slot(Option<AttributeValue<'static>>);
-
-    impl Attributes for Slot {
-        fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-            self.0.filter(|_| attribute == Attribute::Slot)
-        }
+        assert!(rule.changes(&facts(&[N; 4])).is_empty());
     }
 
     #[test]
@@ -366,8 +329,10 @@ mod tests {
             (text("1"), [f, u, t, f]),
             (None, [u, u, u, t]),
         ] {
-            let truth = |rule: &Rule| rule.truth(&Slot(value), &mut |_| N);
-            assert_eq!([&slot, &os, &none, &or_absent].map(truth), expected);
+            let mut facts = facts(&[]);
+            facts.attributes[Attribute::Slot as usize] = value;
+            let rules = [&slot, &os, &none, &or_absent];
+            assert_eq!(rules.map(|rule| rule.truth(&facts)), expected);
         }
     }
 

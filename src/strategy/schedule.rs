@@ -70,11 +70,6 @@ impl Scheduled {
         self.schedule.holds_at(time)
     }
 
-    /// Sets its state, for decisions about another time than the current one.
-    pub fn set(&self, holds: bool) {
-        self.state.holds.store(holds, Ordering::Relaxed);
-    }
-
     /// The first change after a time; `None` if there is none.
     pub fn next_change(&self, now: SystemTime) -> Option<SystemTime> {
         self.schedule.next_change(now)

@@ -1,11 +1,8 @@
 //! Decisions of strategies by memberships.
 
 use super::Membership::{Member as M, NotMember as N, Unavailable as U};
+use super::facts::tests::facts;
 use super::*;
-use rtad_core::schedule::{Moment, Schedule};
-
-/// No entry of these tests asks for a tier.
-const NO_TIER: fn(usize) -> Tier = |_| Tier::Unknown;
 
 fn strategy(exclude: &[usize]) -> Strategy {
     Strategy {
@@ -21,7 +18,7 @@ fn every_combination_of_two_excluding_and_two_required_audiences() {
     rule.rule = Some(Rule::Any(vec![Rule::Audience(2), Rule::Audience(3)]));
     rule.unavailable = Outcome::Bid;
     for answers in combinations(&[M, N, U]) {
-        let decision = rule.decide(&NoAttributes, |audience| answers[audience], NO_TIER);
+        let decision = rule.decide(&facts(&answers));
         let [a, b, c, d] = answers;
         let expected = if a == M || b == M {
             (Outcome::NoBid, Reason::Member)
@@ -44,9 +41,7 @@ fn unknown_audiences_are_those_that_leave_the_decision_open() {
         Rule::Absent(Attribute::Slot),
     ]));
     let slot = Rule::Attribute(Attribute::Slot, vec!["7".into()]);
-    let lists = |rule: &Strategy, answers: [Membership; 4]| {
-        rule.unknown(&NoAttributes, &mut |audience| answers[audience])
-    };
+    let lists = |rule: &Strategy, answers: [Membership; 4]| rule.unknown(&facts(&answers));
     let audiences =
         |indexes: &[usize]| -> Vec<_> { indexes.iter().copied().map(Rule::Audience).collect() };
     // The rule holds, as the slot is absent.
@@ -61,10 +56,9 @@ fn unknown_audiences_are_those_that_leave_the_decision_open() {
         [Rule::Audience(3), slot.clone()]
     );
     assert_eq!(lists(&rule, [N, N, U, N]), std::slice::from_ref(&slot));
-    let decision = rule.decide(&NoAttributes, |audience| [N, N, U, N][audience], NO_TIER);
-    let deciding = rule.deciding(decision, &NoAttributes, &mut |audience| {
-        [N, N, U, N][audience]
-    });
+    let open = facts(&[N, N, U, N]);
+    let decision = rule.decide(&open);
+    let deciding = rule.deciding(decision, &open);
     assert_eq!(
         (decision.reason, deciding),
         (Reason::Unavailable, Some(slot))
@@ -86,13 +80,10 @@ fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4
 fn excluding_audiences_alone_bid_for_non_members() {
     let rule = strategy(&[0]);
     assert_eq!(
-        rule.decide(&NoAttributes, |_| N, NO_TIER),
+        rule.decide(&facts(&[N; 3])),
         Decision::bid(Reason::NotMember)
     );
-    assert_eq!(
-        rule.decide(&NoAttributes, |_| M, NO_TIER),
-        Decision::no_bid(Reason::Member)
-    );
+    assert_eq!(rule.decide(&facts(&[M])), Decision::no_bid(Reason::Member));
 }
 
 #[test]
@@ -101,23 +92,16 @@ fn unavailable_and_no_device_give_the_configured_answers() {
     rule.unavailable = Outcome::Bid;
     rule.no_device = Outcome::Bid;
     assert_eq!(
-        rule.decide(&NoAttributes, |_| U, NO_TIER),
+        rule.decide(&facts(&[U])),
         Decision::bid(Reason::Unavailable)
     );
-    assert_eq!(rule.without_device(), Decision::bid(Reason::NoDevice));
-}
-
-#[test]
-fn evaluation_stops_at_the_first_excluding_member() {
-    let mut evaluated = Vec::new();
-    let membership = |audience| {
-        evaluated.push(audience);
-        if audience == 0 { M } else { N }
-    };
-    let mut rule = strategy(&[0, 1]);
-    rule.rule = Some(Rule::Audience(2));
-    rule.decide(&NoAttributes, membership, NO_TIER);
-    assert_eq!(evaluated, [0]);
+    let without_device = Facts::new(LookedUp::None, 1);
+    assert_eq!(
+        rule.decide(&without_device),
+        Decision::bid(Reason::NoDevice)
+    );
+    let unread = Facts::new(LookedUp::Unread, 1);
+    assert_eq!(rule.decide(&unread), Decision::bid(Reason::Unavailable));
 }
 
 /// A rule refuses whatever `exclude` leaves open.
@@ -131,7 +115,7 @@ fn rule_and_exclude_are_order_free() {
     rule.unavailable = Outcome::Bid;
     for answers in combinations(&[M, N, U]) {
         let [excluding, required, refused, _] = answers;
-        let decision = rule.decide(&NoAttributes, |audience| answers[audience], NO_TIER);
+        let decision = rule.decide(&facts(&answers));
         let expected = match (excluding, required, refused) {
             (M, ..) => Decision::no_bid(Reason::Member),
             (_, N, _) | (.., M) => Decision::no_bid(Reason::Rule),
@@ -142,34 +126,34 @@ fn rule_and_exclude_are_order_free() {
     }
     rule.exclude.clear();
     rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
-    assert_eq!(
-        rule.decide(&NoAttributes, |_| N, NO_TIER),
-        Decision::bid(Reason::Rule)
-    );
+    assert_eq!(rule.decide(&facts(&[N; 3])), Decision::bid(Reason::Rule));
 }
 
 #[test]
 fn schedule_that_does_not_hold_refuses_every_device() {
-    let mut rule = strategy(&[0]);
-    (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
-    let past = Schedule::between(
-        None,
-        Moment::try_from("2020-01-01T00:00:00Z".to_owned()).ok(),
-    );
-    rule.schedule = Some(Scheduled::new(past));
-    let refused = Decision::no_bid(Reason::NotScheduled);
-    let answers = [
-        rule.decide(&NoAttributes, |_| panic!("looked up"), NO_TIER),
-        rule.without_device(),
-    ];
-    assert_eq!((answers, rule.when_unavailable()), ([refused; 2], refused));
+    let mut strategy = strategy(&[0]);
+    strategy.no_device = Outcome::Bid;
+    strategy.unavailable = Outcome::Bid;
+    let rules = Rules::new(vec![strategy.clone(), strategy]);
+
+    for mut facts in [
+        facts(&[N]),
+        Facts::new(LookedUp::None, 1),
+        Facts::new(LookedUp::Unread, 1),
+    ] {
+        facts.paused.push(1);
+        assert!(rules.decide(0, &facts).is_bid());
+        let refused = Decision::no_bid(Reason::NotScheduled);
+        assert_eq!(rules.decide(1, &facts), refused);
+    }
 }
 
 #[test]
-fn only_bids_have_values_and_share_lookups_with_the_rule() {
+fn only_bids_have_values() {
     let mut rule = strategy(&[0]);
     rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
-    (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
+    rule.no_device = Outcome::Bid;
+    rule.unavailable = Outcome::Bid;
     let entry = |audience| ValueEntry {
         audience,
         tiers: None,
@@ -177,22 +161,19 @@ fn only_bids_have_values_and_share_lookups_with_the_rule() {
     };
     rule.values = vec![entry(Some(1)), entry(None)];
     let decide = |answers: [Membership; 3]| {
-        let mut seen = Vec::new();
-        let membership = |audience| {
-            seen.push(audience);
-            answers[audience]
-        };
-        let decision = rule.decide(&NoAttributes, membership, NO_TIER);
-        (decision.value.index, decision.value.is_fallback, seen)
+        let decision = rule.decide(&facts(&answers));
+        (decision.value.index, decision.value.is_fallback)
     };
-    assert_eq!(decide([N, M, N]), (Some(0), false, vec![0, 2, 1]));
-    assert_eq!(decide([N, U, N]), (Some(1), true, vec![0, 2, 1]));
-    assert_eq!(decide([M, M, N]), (None, false, vec![0]));
-    assert_eq!(decide([N, M, M]), (None, false, vec![0, 2]));
-    let defaults = [rule.without_device(), rule.when_unavailable()];
+    assert_eq!(decide([N, M, N]), (Some(0), false));
+    assert_eq!(decide([N, U, N]), (Some(1), true));
+    assert_eq!(decide([M, M, N]), (None, false));
+    assert_eq!(decide([N, M, M]), (None, false));
+
+    let without_lookups = [LookedUp::None, LookedUp::Unread].map(|ids| Facts::new(ids, 3));
+    let defaults = without_lookups.each_ref().map(|facts| rule.decide(facts));
     assert_eq!(defaults.map(|decision| decision.value.index), [Some(1); 2]);
     rule.no_device = Outcome::NoBid;
-    assert_eq!(rule.without_device().value.index, None);
+    assert_eq!(rule.decide(&without_lookups[0]).value.index, None);
 }
 
 #[test]
@@ -205,26 +186,16 @@ fn bucket_decides_only_if_another_one_would_decide_otherwise() {
         Rule::All(vec![Rule::Audience(1), bucket]),
     ]));
     let decide = |answers: [Membership; 2], part| {
-        let mut seen = Vec::new();
-        let membership = |audience| {
-            seen.push(audience);
-            answers[audience]
-        };
-        let facts = RequestFacts {
-            attributes: &NoAttributes,
-            assignments: &[part],
-        };
-        (rule.decide(&facts, membership, NO_TIER), seen)
+        let mut facts = facts(&answers);
+        facts.parts.push(part);
+        rule.decide(&facts)
     };
-    let [a, b] = [Assignment::Bucket(0), Assignment::Bucket(1)];
-    // Without a look at the bucket, no audience is looked up again.
-    assert_eq!(decide([N, M], b), (Decision::bid(Reason::Rule), vec![0]));
-    assert_eq!(
-        decide([M, N], b),
-        (Decision::no_bid(Reason::Rule), vec![0, 1])
-    );
-    assert_eq!(decide([M, M], b).0, Decision::bid(Reason::Bucket));
-    assert_eq!(decide([M, M], a).0, Decision::no_bid(Reason::Bucket));
-    assert_eq!(decide([M, U], a).0, Decision::no_bid(Reason::Bucket));
-    assert_eq!(decide([M, U], b).0, Decision::no_bid(Reason::Unavailable));
+    let a = Assignment::Bucket(0);
+    let b = Assignment::Bucket(1);
+    assert_eq!(decide([N, M], b), Decision::bid(Reason::Rule));
+    assert_eq!(decide([M, N], b), Decision::no_bid(Reason::Rule));
+    assert_eq!(decide([M, M], b), Decision::bid(Reason::Bucket));
+    assert_eq!(decide([M, M], a), Decision::no_bid(Reason::Bucket));
+    assert_eq!(decide([M, U], a), Decision::no_bid(Reason::Bucket));
+    assert_eq!(decide([M, U], b), Decision::no_bid(Reason::Unavailable));
 }

@@ -1,12 +1,12 @@
 //! Values of bids: the numbers of the first entry whose audience the device is in.
 
-use arrayvec::ArrayVec;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use strum::VariantArray as _;
 
 use super::Membership;
-use super::tier::{Tier, Tiers};
+use super::facts::Facts;
+use super::tier::Tiers;
 
 /// Most entries of a strategy.
 pub const MAX_VALUES: usize = 64;
@@ -105,6 +105,20 @@ pub struct ValueEntry {
 }
 
 impl ValueEntry {
+    /// Whether a device gets it.
+    fn membership(&self, facts: &Facts<'_>) -> Membership {
+        let Some(audience) = self.audience else {
+            return Membership::Member;
+        };
+        let membership = facts.membership(audience);
+        match self.tiers {
+            Some(tiers) if membership == Membership::Member => {
+                tiers.membership(facts.tier(audience))
+            }
+            _ => membership,
+        }
+    }
+
     /// Whether no member without a value gets it.
     pub fn asks_for_value(&self) -> bool {
         matches!(self.tiers, Some(Tiers::Range(..)))
@@ -122,32 +136,14 @@ pub struct ChosenValue {
 
 impl ChosenValue {
     /// The first entry whose audience the device is in, with a value that the entry asks for. An
-    /// unavailable audience before it leads to the default: a later entry might be wrong. `tier` is
-    /// called for members, and only if an entry asks for values.
-    pub(super) fn first(
-        values: &[ValueEntry],
-        mut membership: impl FnMut(usize) -> Membership,
-        mut tier: impl FnMut(usize) -> Tier,
-    ) -> Self {
-        let mut known: Option<(usize, Tier)> = None;
+    /// unavailable audience before it leads to the default: a later entry might be wrong.
+    pub(super) fn first(values: &[ValueEntry], facts: &Facts<'_>) -> Self {
         for (index, entry) in values.iter().enumerate() {
-            let fits = match entry.audience {
-                None => Membership::Member,
-                Some(audience) => match (membership(audience), entry.tiers) {
-                    (Membership::Member, Some(tiers)) => {
-                        let found = known.filter(|(known, _)| *known == audience);
-                        let (_, found) = found.unwrap_or_else(|| (audience, tier(audience)));
-                        known = Some((audience, found));
-                        tiers.membership(found)
-                    }
-                    (membership, _) => membership,
-                },
-            };
-            match fits {
+            match entry.membership(facts) {
                 Membership::Member => {
                     return Self {
                         index: index_of(index),
-                        ..Self::default()
+                        is_fallback: false,
                     };
                 }
                 Membership::NotMember => {}
@@ -176,44 +172,12 @@ fn index_of(index: usize) -> Option<u8> {
     Some(u8::try_from(index).expect("at most MAX_VALUES entries"))
 }
 
-/// Memberships of one device, each looked up once.
-pub struct Lookups<F> {
-    known: ArrayVec<(u32, Membership), MAX_VALUES>,
-    membership: F,
-}
-
-impl<F: FnMut(usize) -> Membership> Lookups<F> {
-    pub fn new(membership: F) -> Self {
-        Self {
-            known: ArrayVec::new(),
-            membership,
-        }
-    }
-
-    /// The membership in an audience. Scans a short list. Audiences beyond its room are looked up
-    /// again.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a catalog has fewer audiences"
-    )]
-    pub fn of(&mut self, audience: usize) -> Membership {
-        let known = self
-            .known
-            .iter()
-            .find(|(known, _)| *known == audience as u32);
-        if let Some((_, membership)) = known {
-            return *membership;
-        }
-        let membership = (self.membership)(audience);
-        let _ = self.known.try_push((audience as u32, membership));
-        membership
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::Membership::{Member as M, NotMember as N, Unavailable as U};
     use super::*;
+    use crate::strategy::facts::tests::facts;
+    use crate::strategy::{AudienceAnswer, Tier};
 
     #[test]
     fn first_match_wins_and_unavailable_audiences_lead_to_the_default() {
@@ -224,8 +188,7 @@ mod tests {
         };
         let mut values = [Some(0), Some(1), None].map(entry).to_vec();
         let first = |values: &[ValueEntry], answers: [Membership; 2]| {
-            let tier = |_| panic!("no entry asks for a tier");
-            let chosen = ChosenValue::first(values, |audience| answers[audience], tier);
+            let chosen = ChosenValue::first(values, &facts(&answers));
             (chosen.index, chosen.is_fallback)
         };
         for (answers, expected) in [
@@ -258,26 +221,23 @@ mod tests {
             entry(None, None),
         ];
         let first = |answers: [Membership; 2], tiers: [Tier; 2]| {
-            let mut asked = Vec::new();
-            let tier = |audience: usize| {
-                asked.push(audience);
-                tiers[audience]
-            };
-            let chosen = ChosenValue::first(&values, |audience| answers[audience], tier);
-            (chosen.index.unwrap(), chosen.is_fallback, asked)
+            let mut facts = facts(&answers);
+            for (audience, tier) in tiers.into_iter().enumerate() {
+                let membership = answers[audience];
+                facts.answer(audience, AudienceAnswer { membership, tier });
+            }
+            let chosen = ChosenValue::first(&values, &facts);
+            (chosen.index.unwrap(), chosen.is_fallback)
         };
         let value = Tier::Value;
-        assert_eq!(first([M, M], [value(8), value(0)]), (0, false, vec![0]));
-        assert_eq!(first([M, M], [Tier::None, value(0)]), (1, false, vec![0]));
-        assert_eq!(first([M, M], [value(7), value(0)]), (2, false, vec![0, 1]));
-        assert_eq!(
-            first([M, M], [value(7), Tier::None]),
-            (3, false, vec![0, 1])
-        );
-        assert_eq!(first([M, N], [value(7), value(0)]), (3, false, vec![0]));
-        assert_eq!(first([M, M], [Tier::Unknown, value(0)]), (4, true, vec![0]));
-        assert_eq!(first([N, N], [value(8), value(0)]), (4, false, vec![]));
-        assert_eq!(first([N, U], [value(8), value(0)]), (4, true, vec![]));
+        assert_eq!(first([M, M], [value(8), value(0)]), (0, false));
+        assert_eq!(first([M, M], [Tier::None, value(0)]), (1, false));
+        assert_eq!(first([M, M], [value(7), value(0)]), (2, false));
+        assert_eq!(first([M, M], [value(7), Tier::None]), (3, false));
+        assert_eq!(first([M, N], [value(7), value(0)]), (3, false));
+        assert_eq!(first([M, M], [Tier::Unknown, value(0)]), (4, true));
+        assert_eq!(first([N, N], [value(8), value(0)]), (4, false));
+        assert_eq!(first([N, U], [value(8), value(0)]), (4, true));
     }
 
     #[test]

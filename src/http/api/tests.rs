@@ -23,8 +23,8 @@ fn full_request_is_decoded() {
         of(b"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"),
         of(b"abcdefabcdefabcdefabcdefabcdef12"),
     ];
-    assert!(request.attributes.attribute(Attribute::Os).is_some());
-    assert!(request.attributes.attribute(Attribute::Slot).is_none());
+    assert!(request.attributes.values()[Attribute::Os as usize].is_some());
+    assert!(request.attributes.values()[Attribute::Slot as usize].is_none());
     assert_eq!(
         request.keys.as_slice(),
         expected,
@@ -45,7 +45,7 @@ fn attributes_have_no_case_and_no_spaces_around() {
     ] {
         let body = format!(r#"{{"attributes":{{"os":"{os}","app":" Com.App "}}}}"#);
         let request = decode(body.as_bytes(), &reader).unwrap();
-        let text = |attribute| match request.attributes.attribute(attribute) {
+        let text = |attribute| match request.attributes.values()[attribute as usize] {
             Some(AttributeValue::Text(text)) => Some(str::from_utf8(text).unwrap()),
             _ => None,
         };

@@ -1,0 +1,163 @@
+//! Facts: everything that the decisions about one device depend on.
+//!
+//! Whoever decides fills them first: a request from audiences and the clock, a replay from a row of
+//! the log, a check of a config with chosen values. The decisions are pure functions of them.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::Membership;
+use super::attribute::{Attribute, AttributeValue};
+use super::experiment::{Assignment, Assignments};
+use super::tier::Tier;
+
+/// The ids of a device that were looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookedUp {
+    /// All that are usable.
+    All,
+    /// The first ones. Another id might be a member, so they prove membership only.
+    First,
+    /// None, as none is usable.
+    None,
+    /// None, as the request is unreadable.
+    Unread,
+}
+
+/// An audience's answer about a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AudienceAnswer {
+    /// Membership, by the ids that were looked up.
+    pub membership: Membership,
+    /// The value of a member.
+    pub tier: Tier,
+}
+
+/// Values of a request's attributes, by index in [`Attribute::ALL`]; `None` if one is absent.
+pub type AttributeValues<'a> = [Option<AttributeValue<'a>>; Attribute::ALL.len()];
+
+/// The facts about one device.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    /// The ids that the facts stand for.
+    pub looked_up: LookedUp,
+    /// Attributes of the request.
+    pub attributes: AttributeValues<'a>,
+    /// The device's parts, by index of the experiment. A part that is missing is unknown.
+    pub parts: Assignments,
+    /// Indexes of the strategies whose schedule does not hold.
+    pub paused: SmallVec<[usize; 8]>,
+    /// Answers by index of the audience; `None` if it was not asked.
+    answers: SmallVec<[Option<AudienceAnswer>; 32]>,
+}
+
+impl<'a> Facts<'a> {
+    /// Facts without an answer of one of these audiences.
+    #[inline]
+    pub fn new(looked_up: LookedUp, audiences: usize) -> Self {
+        Self {
+            looked_up,
+            attributes: AttributeValues::default(),
+            parts: Assignments::new(),
+            paused: SmallVec::new(),
+            answers: smallvec![None; audiences],
+        }
+    }
+
+    /// Sets the answer of an audience.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such audience.
+    #[inline]
+    pub fn answer(&mut self, audience: usize, answer: AudienceAnswer) {
+        self.answers[audience] = Some(answer);
+    }
+
+    /// Sets the membership in an audience, without a value.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such audience.
+    pub fn set_membership(&mut self, audience: usize, membership: Membership) {
+        let tier = Tier::None;
+        self.answer(audience, AudienceAnswer { membership, tier });
+    }
+
+    /// The answer of an audience; `None` if it was not asked.
+    #[inline]
+    pub fn answer_of(&self, audience: usize) -> Option<AudienceAnswer> {
+        self.answers[audience]
+    }
+
+    /// Membership of the device in an audience. One that was not asked is unavailable.
+    #[inline]
+    pub fn membership(&self, audience: usize) -> Membership {
+        let Some(answer) = self.answers[audience] else {
+            return Membership::Unavailable;
+        };
+        match answer.membership {
+            // An id that was not looked up may be a member.
+            Membership::NotMember if self.looked_up == LookedUp::First => Membership::Unavailable,
+            membership => membership,
+        }
+    }
+
+    /// The value of a member of an audience. An id that was not looked up may have a greater one.
+    #[inline]
+    pub fn tier(&self, audience: usize) -> Tier {
+        match self.answers[audience] {
+            Some(answer) if self.looked_up == LookedUp::All => answer.tier,
+            _ => Tier::Unknown,
+        }
+    }
+
+    /// The value of an attribute; `None` if it is absent.
+    #[inline]
+    pub fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'a>> {
+        self.attributes[attribute as usize]
+    }
+
+    /// The device's part in an experiment.
+    #[inline]
+    pub fn part(&self, experiment: usize) -> Assignment {
+        let part = self.parts.get(experiment);
+        part.copied().unwrap_or(Assignment::Unknown)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Facts of a device with these memberships, whose ids were all looked up.
+    pub fn facts(memberships: &[Membership]) -> Facts<'static> {
+        let mut facts = Facts::new(LookedUp::All, memberships.len());
+        for (audience, membership) in memberships.iter().enumerate() {
+            facts.set_membership(audience, *membership);
+        }
+        facts
+    }
+
+    #[test]
+    fn ids_that_were_not_looked_up_may_be_members_or_have_a_greater_value() {
+        let mut facts = facts(&[Membership::Member, Membership::NotMember]);
+        let tier = Tier::Value(7);
+        let membership = Membership::Member;
+        facts.answer(0, AudienceAnswer { membership, tier });
+        assert_eq!(facts.membership(1), Membership::NotMember);
+        assert_eq!(facts.tier(0), tier);
+
+        facts.looked_up = LookedUp::First;
+        assert_eq!(facts.membership(0), Membership::Member);
+        assert_eq!(facts.membership(1), Membership::Unavailable);
+        assert_eq!(facts.tier(0), Tier::Unknown);
+    }
+
+    #[test]
+    fn audience_that_was_not_asked_is_unavailable() {
+        let facts = Facts::new(LookedUp::All, 1);
+        assert_eq!(facts.membership(0), Membership::Unavailable);
+        assert_eq!(facts.tier(0), Tier::Unknown);
+        assert_eq!(facts.part(0), Assignment::Unknown);
+    }
+}
