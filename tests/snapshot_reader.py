@@ -360,6 +360,11 @@ class Manifest:
         build.text("tool")
         for name in ("rows", "duplicates", "rejected"):
             build.integer(name)
+        if "overlap" in build.rest:
+            build.fraction("overlap")
+        if "recent_keys" in build.rest:
+            # Only writers use the keys of earlier generations.
+            build.take("recent_keys")
 
         if "folded" in top.rest:
             # Only writers use the inputs of the generation.

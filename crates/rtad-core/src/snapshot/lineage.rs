@@ -1,4 +1,4 @@
-//! Origin of a generation: the report of its build, labels and inputs. Informational.
+//! Origin of a generation: the report of its build, labels and inputs.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::json::{is_zero, present};
 
-/// Report of a build's input. Informational.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Report of a build's input, and of its comparison with earlier generations. Readers ignore it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuildReport {
     /// Name and version of the program that built it.
@@ -18,6 +18,23 @@ pub struct BuildReport {
     pub duplicates: u64,
     /// Rows without a usable id.
     pub rejected: u64,
+    /// The share of the devices of the generation before that stayed members, 0 to 1.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub overlap: Option<f64>,
+    /// Keys of the generations before, newest first, up to [`BuildReport::MAX_RECENT`]: what the
+    /// next build is compared with. They outlast a gc, and leave out generations that were rolled
+    /// back from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recent_keys: Vec<u64>,
+}
+
+impl BuildReport {
+    /// Most generations in `recent_keys`: with the live one they are the last seven.
+    pub const MAX_RECENT: usize = 6;
 }
 
 /// Origin of a generation: labels, and inputs with their counts. Informational.

@@ -18,7 +18,7 @@ use super::lineage::{BuildReport, Lineage};
 use super::name::{AudienceName, Digest};
 use crate::clock::now_unix_seconds;
 use crate::filter::{FilterKind, FilterSpec};
-use checks::{check_chunks, check_figures};
+use checks::{check_build, check_chunks, check_figures};
 
 const FORMAT: &str = "rtad-snapshot";
 /// The generation of a manifest before its publication.
@@ -158,7 +158,7 @@ pub struct GenerationFacts {
     pub expires_unix_seconds: Option<u64>,
     /// Whether the audience follows a window of events.
     pub is_from_window: bool,
-    /// Report of the build's input.
+    /// Report of the build.
     pub build: BuildReport,
     /// Labels and inputs.
     pub lineage: Lineage,
@@ -340,6 +340,7 @@ impl Manifest {
                 expected,
             ));
         }
+        check_build(&fields.build)?;
         check_chunks(&fields, known)?;
         if let Some(folded) = &fields.folded {
             check_in_order(&folded.deltas, "folded.deltas", u64::MAX)?;
@@ -444,7 +445,7 @@ impl Manifest {
             .zip(self.fields.filter.listed_keys)
     }
 
-    /// Report of the build's input.
+    /// Report of the build.
     pub const fn build(&self) -> &BuildReport {
         &self.fields.build
     }

@@ -2,6 +2,7 @@
 
 use super::super::chunk::{file_prefix_bytes, least_body_bytes};
 use super::super::json::ManifestError;
+use super::super::lineage::BuildReport;
 use super::{FillRatio, FilterFields, ManifestFields};
 use crate::device::SHARDS;
 use crate::filter::FilterKind;
@@ -33,6 +34,23 @@ pub fn check_figures(kind: FilterKind, fields: &FilterFields) -> Result<FillRati
         mean: 0.0,
         max: 0.0,
     }))
+}
+
+/// Checks the comparison with earlier generations.
+pub fn check_build(build: &BuildReport) -> Result<(), ManifestError> {
+    if let Some(overlap) = build.overlap
+        && !(0.0..=1.0).contains(&overlap)
+    {
+        return Err(ManifestError::field("build.overlap", overlap, "0 to 1"));
+    }
+    if build.recent_keys.len() > BuildReport::MAX_RECENT {
+        return Err(ManifestError::field(
+            "build.recent_keys",
+            build.recent_keys.len(),
+            format!("at most {}", BuildReport::MAX_RECENT),
+        ));
+    }
+    Ok(())
 }
 
 /// Checks that chunks are in shard order, do not overlap, are larger than their prefix, and sum up

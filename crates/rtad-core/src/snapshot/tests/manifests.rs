@@ -72,6 +72,10 @@ fn invalid_fields_are_rejected_by_name() {
 /filter/seed 1 => Json: ~ unknown field `seed`
 /filter/fill_ratio/median 0.5 => Json: ~ unknown field `median`
 /build/host "h" => Json: ~ unknown field `host`
+/build/overlap 1.1 => Field: build.overlap is 1.1, expected 0 to 1
+/build/overlap "0.5" => Json: ~ invalid type: string "0.5"
+/build/recent_keys [1, 2, 3, 4, 5, 6, 7] => Field: build.recent_keys is 7, expected at most 6
+/build/recent_keys [-1] => Json: ~ invalid value: integer `-1`
 /chunks/0/path "/etc/passwd" => Json: ~ unknown field `path`
 /filter - => Json: ~ missing field `filter`
 /expires_unix_seconds 0 => Field: expires_unix_seconds is 0, expected more than created
