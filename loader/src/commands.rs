@@ -83,6 +83,16 @@ impl Cli {
     pub const fn reports_json(&self) -> bool {
         self.output.json && !matches!(self.command, Command::Synth(_))
     }
+
+    /// What a command leaves that a signal stopped before it published.
+    pub const fn effect_of_interrupt(&self) -> &'static str {
+        match self.command {
+            Command::Build(_) | Command::Publish(_) => "nothing was published",
+            Command::Append(_) | Command::Remove(_) | Command::Rollback(_) => "nothing was changed",
+            Command::Gc(_) => "the next gc removes what is left",
+            _ => "the output is incomplete",
+        }
+    }
 }
 
 impl Cli {

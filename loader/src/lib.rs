@@ -8,6 +8,7 @@
 mod commands;
 pub mod host;
 mod input;
+mod interrupts;
 mod keys;
 mod live_filters;
 mod merged_deltas;
@@ -15,6 +16,7 @@ mod progress;
 
 use clap::Parser;
 
+use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{ExitStatus, UsageMistake, write_failure_json};
 
 use commands::Cli;
@@ -33,7 +35,11 @@ pub fn main() -> ExitStatus {
         }
     };
     let is_json = cli.reports_json();
-    let Err(error) = commands::run(cli) else {
+    let watched = interrupts::watch(is_json, cli.effect_of_interrupt());
+    let done = watched
+        .map_err(CommandError::runtime)
+        .and_then(|()| commands::run(cli));
+    let Err(error) = done else {
         return ExitStatus::Ok;
     };
     let status = error.report();

@@ -30,6 +30,10 @@ pub enum ExitStatus {
     Store = 5,
     /// Another process published at the same time.
     Conflict = 6,
+    /// SIGINT stopped it.
+    Interrupted = 130,
+    /// SIGTERM stopped it.
+    Terminated = 143,
 }
 
 impl ExitStatus {

@@ -26,6 +26,7 @@ use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
 use super::value_parsers::parse_column;
 use crate::input::{self, Batches, KeySink, PrivateFile, Reason};
+use crate::interrupts;
 use members::{MemberCheck, MembershipCounts};
 use writer::{AppendWriter, Operation};
 
@@ -151,6 +152,7 @@ fn run(
     let check = runtime.block_on(check);
     let mut appended = None;
     if !args.dry_run {
+        interrupts::begin_publish();
         appended = Some(runtime.block_on(writer.publish(&keys, &values))?);
     }
 

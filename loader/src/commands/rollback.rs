@@ -12,6 +12,7 @@ use rtad_store::StoreError;
 
 use super::context::{Output, Target, runtime};
 use super::error::CommonError;
+use crate::interrupts;
 
 /// Make an older generation live again; by default the one that was live before the live
 /// generation was published.
@@ -163,6 +164,7 @@ pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
             .into());
         }
         let publication = writer.publish(base).await?;
+        interrupts::begin_publish();
         if args.lose_deltas {
             publication.roll_back_without_deltas(to).await?;
         } else {

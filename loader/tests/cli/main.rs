@@ -21,6 +21,7 @@ mod remote;
 mod remote_faults;
 mod remote_inputs;
 mod ribbon;
+mod signals;
 mod signing;
 mod values;
 mod zoo;

@@ -25,6 +25,7 @@ use super::super::overlap::LiveSample;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::error::BuildError;
 use crate::input::Counts;
+use crate::interrupts;
 use crate::keys::{
     Budget, Builders, Distinct, KeyChecks, SHARDS_PER_PARTITION, ShardFilters, ShardKeys, Sorted,
     Spilled, Worker,
@@ -264,6 +265,7 @@ impl BuildPlan<'_> {
                 .runtime
                 .block_on(publication.commit(manifest))?
                 .manifest;
+            interrupts::begin_publish();
         }
         Ok(BuildOutcome {
             manifest,

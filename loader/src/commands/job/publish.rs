@@ -25,6 +25,7 @@ use super::lines::{self, KeysLine, PartLine, ReportLine};
 use super::publish_report::PublishReport;
 use super::spec::Job;
 use crate::input::Reason;
+use crate::interrupts;
 use crate::merged_deltas::MergedDeltas;
 
 /// Publish the chunks of a build on Spark: run by the driver for the duration of the job.
@@ -330,6 +331,7 @@ impl Publish<'_> {
                 chunks: manifest.chunks().len(),
                 first: entry.digest,
             }
+        interrupts::begin_publish();
             .into());
         }
 
