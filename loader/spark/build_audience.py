@@ -40,9 +40,7 @@ VALUES = (
     "fpr",
     "filter",
     "max_reject_ratio",
-    "max_shrink",
-    "max_growth",
-    "min_overlap",
+    "max_change",
     "sign_key",
     "expires",
 )

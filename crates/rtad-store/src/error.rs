@@ -55,7 +55,7 @@ pub enum StoreError {
     /// Work on an audience whose deltas are named by no `CURRENT`.
     #[error(
         "{audience}/CURRENT is missing, and the files in {audience}/deltas have appends, removals \
-         or erasures: restore CURRENT; or give them up by build --max-shrink 1, or by moving that \
+         or erasures: restore CURRENT; or give them up by build --max-change any, or by moving that \
          folder away"
     )]
     LostCurrent {

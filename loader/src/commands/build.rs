@@ -28,7 +28,7 @@ use super::carried::{Carried, CarriedArgs};
 use super::context::{Output, Target, runtime};
 use super::error::CommonError;
 use super::expiry_args::ExpiryArgs;
-use super::gate::{Gate, GateArgs, GateError};
+use super::gate::{Gate, GateArgs};
 use super::input_args::InputArgs;
 use super::input_report;
 use super::lineage_args::LineageArgs;
@@ -87,7 +87,7 @@ pub struct BuildArgs {
     #[command(flatten)]
     rejects: RejectArgs,
     /// Accept inputs of blank values only, and publish even without any usable id; over a
-    /// generation with keys this also needs --max-shrink 1
+    /// generation with keys this also needs --max-change any
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
@@ -157,7 +157,7 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
         counts,
         merged,
         carried: carried.as_ref(),
-        gate: *gate,
+        gate,
         live: live.as_ref(),
         lineage,
         expiry: args.expiry,
@@ -207,7 +207,7 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
         overlap: live
             .as_ref()
             .map(|live| live.overlap(done.distinct.in_live)),
-        gate: *gate,
+        gate: gate.clone(),
         dry_run: args.dry_run,
         signed: writer.signs() && !args.dry_run,
         stages: stages.end(),
@@ -259,8 +259,7 @@ impl Prepared {
 
         let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
-        let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
-        let live = runtime.block_on(live).map_err(GateError::OverlapUnknown)?;
+        let live = runtime.block_on(LiveSample::read(writer.store(), &base))?;
         let mut merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
         let is_kept = args.carried.keep_carried;
         let carried = Carried::read(is_kept, &mut merged, writer.store(), &base);

@@ -1,21 +1,26 @@
 //! Publish gate: limits that stop an empty, truncated or wrong export from going live.
 //!
-//! Shrinkage, growth and overlap compare with the live generation, and are checked before chunks
-//! are built if the keys are in memory. The expected false-positive rate and the fill of the
-//! fullest shard are checked after. A rejected build makes nothing live. Each comparison has a flag
-//! that overrides it for one run.
+//! A build is compared with what was live: its keys with the largest of the last seven generations,
+//! so that a list cannot shrink a little every night, and its devices with a sample of the live
+//! filters. Both are checked before chunks are built if the keys are in memory. The expected
+//! false-positive rate and the fill of the fullest shard are checked after. A rejected build makes
+//! nothing live.
+//!
+//! Every manifest has the keys of the six generations before it. They are compared whatever a gc
+//! removed, cost no read, and leave out generations that were rolled back from.
 //!
 //! A ribbon filter has no fill. Instead its builder looked members and random keys up in it, and
 //! the gate rejects a missing member or too many false positives.
 
+use std::fmt;
+
 use clap::Args;
-use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{AudienceName, FilterCheck, Manifest};
+use rtad_core::snapshot::{AudienceName, BuildReport, Current, FilterCheck, Manifest};
 use rtad_store::write::{Base, StoreWriter};
 use rtad_store::{Store, StoreError};
 
@@ -26,39 +31,63 @@ use super::verify::{MAX_EXCESS, MIN_POSITIVES, wilson};
 /// Margin over the fill of a correctly sized filter: small shards vary by this much.
 const FILL_MARGIN: f64 = 0.1;
 
-/// Default of `--max-growth`.
-const DEFAULT_GROWTH: f64 = 4.0;
-/// Keys up to which an audience may grow without a limit: a trial precedes the first export.
+/// Default of `--max-change`.
+const DEFAULT_CHANGE: &str = "0.2";
+/// A list may have so many times the keys that are live.
+const MAX_GROWTH: u64 = 5;
+/// Keys up to which a live list is a trial, which a list of any size may follow.
 const TRIAL_KEYS: u64 = 1000;
 
-/// The limits, as given on the command line.
+/// The accepted change, as given on the command line.
 #[derive(Debug, Args)]
 pub struct GateArgs {
-    /// Publish nothing if the audience loses more than this fraction of the live generation's keys;
-    /// 1 disables the comparison, and gives up the appends, removals and erasures of a lost CURRENT
-    #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
-    max_shrink: f64,
-    /// Publish nothing if the audience gains more than this multiple of the live generation's keys,
-    /// appended ones included: 4 is five times as many. Up to 1,000 keys grow without a limit; inf
-    /// disables it
-    #[arg(long, value_name = "RATIO", default_value_t = DEFAULT_GROWTH,
-        value_parser = parse_growth)]
-    max_growth: f64,
-    /// Publish nothing if fewer than this fraction of the live generation's keys stay members. The
-    /// report has the overlap in any case
-    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = parse_ratio)]
-    min_overlap: f64,
+    /// Publish nothing if more than this fraction of the live generation's devices would leave, if
+    /// the keys would fall by more than half of it below the largest of the last seven generations,
+    /// or grow beyond five times the live ones, appended ones included; a live list of up to 1,000
+    /// keys may grow freely. `any` accepts every change, also over an unreadable generation, and
+    /// gives up the appends, removals and erasures of a lost CURRENT
+    #[arg(long, value_name = "RATIO", default_value = DEFAULT_CHANGE, value_parser = parse_change)]
+    max_change: MaxChange,
+}
+
+/// The change that a build accepts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MaxChange {
+    /// The fraction of the live devices that may leave.
+    Share(f64),
+    Any,
+}
+
+impl MaxChange {
+    /// The least change that accepts `share`, which is rounded up.
+    fn accepting(share: f64) -> Self {
+        let share = (share * 1000.0 - 1e-9).ceil() / 1000.0;
+        if share <= 1.0 {
+            Self::Share(share)
+        } else {
+            Self::Any
+        }
+    }
+}
+
+impl fmt::Display for MaxChange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(share) => share.fmt(formatter),
+            Self::Any => formatter.write_str("any"),
+        }
+    }
 }
 
 impl GateArgs {
-    /// The base of a build. `--max-shrink 1` gives up the changes of a lost `CURRENT`.
+    /// The base of a build. `--max-change any` gives up the changes of a lost `CURRENT`.
     pub async fn base(
         &self,
         writer: &StoreWriter,
         audience: &AudienceName,
     ) -> Result<Base, StoreError> {
         match writer.base(audience).await {
-            Err(StoreError::LostCurrent { .. }) if self.max_shrink >= 1.0 => {
+            Err(StoreError::LostCurrent { .. }) if self.max_change == MaxChange::Any => {
                 Ok(Base::new(audience.clone(), None))
             }
             base => base,
@@ -66,18 +95,24 @@ impl GateArgs {
     }
 }
 
-/// The limits in effect, and the size of the live generation.
-#[derive(Debug, Clone, Copy, Serialize)]
+/// The limits in effect, and the generations that they follow from.
+#[derive(Debug, Clone, Serialize)]
 pub struct Gate {
     live_generation: Option<u64>,
     live_keys: Option<u64>,
     is_live_unreadable: bool,
     /// Keys that deltas added to the live generation.
     live_added: u64,
-    max_shrink: f64,
-    /// `None` if infinite.
-    max_growth: Option<f64>,
-    min_overlap: f64,
+    /// Keys of the generations before the live one, newest first.
+    recent_keys: Vec<u64>,
+    /// The keys of the largest of the last seven generations. One that was smaller than the limits
+    /// accept was accepted by a flag: those before it no longer count.
+    largest_keys: Option<u64>,
+    /// `None` accepts any change.
+    max_change: Option<f64>,
+    min_keys: Option<u64>,
+    max_keys: Option<u64>,
+    min_overlap: Option<f64>,
     max_fpr: f64,
     /// `None` for ribbon filters.
     max_fill: Option<f64>,
@@ -87,39 +122,38 @@ pub struct Gate {
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     #[error(
-        "{keys} keys: expected at least {least} by --max-shrink {max_shrink}, as live generation \
-{generation} has {live_keys}; nothing was published; --max-shrink {needed} allows it"
+        "{keys} keys: expected at least {min_keys} by --max-change {max_change}, as the largest of \
+the last seven generations has {largest_keys}; nothing was published; --max-change {needed} accepts \
+it"
     )]
     Shrunk {
         keys: u64,
-        live_keys: u64,
-        generation: u64,
-        max_shrink: f64,
-        least: u64,
-        needed: f64,
+        min_keys: u64,
+        largest_keys: u64,
+        max_change: f64,
+        needed: MaxChange,
     },
     #[error(
-        "{keys} keys, was {was}: expected at most {most} by --max-growth {max_growth} over live \
-generation {generation}; nothing was published; --max-growth {needed} allows it"
+        "{keys} keys: expected at most {max_keys}, five times those of live generation \
+{generation}; nothing was published; --max-change any accepts it"
     )]
     Grown {
         keys: u64,
-        was: HumanCount,
+        max_keys: u64,
         generation: u64,
-        max_growth: f64,
-        most: u64,
-        needed: f64,
     },
     #[error(
-        "overlap: expected at least --min-overlap {min} of the live generation's keys to stay \
-members, found {found:.4}; nothing was published; a lower --min-overlap allows it"
+        "overlap: expected at least {min:.3} of the devices of live generation {generation} to stay \
+members by --max-change {max_change}, found {found:.4}; nothing was published; check whether the \
+input is another list; --max-change {needed} accepts it"
     )]
-    Overlap { found: f64, min: f64 },
-    #[error(
-        "the live filters are unreadable, so --min-overlap cannot be \
-checked; nothing was published; --min-overlap 0 skips the check"
-    )]
-    OverlapUnknown(#[source] StoreError),
+    Overlap {
+        found: f64,
+        min: f64,
+        generation: u64,
+        max_change: f64,
+        needed: MaxChange,
+    },
     #[error(
         "false-positive rate: expected at most {max:e}, twice --fpr, found {found:e}; nothing was \
 published; the keys may not be md5s"
@@ -145,8 +179,8 @@ published; the memory of this machine may be faulty: build again, on another one
         probes: u64,
     },
     #[error(
-        "live generation {generation} is unreadable, so the sizes cannot be compared; \
-nothing was published; --max-shrink 1 skips the comparison"
+        "live generation {generation} is unreadable, so the build cannot be compared with it; \
+nothing was published; --max-change any skips the comparison"
     )]
     LiveUnreadable {
         generation: u64,
@@ -158,7 +192,7 @@ nothing was published; --max-shrink 1 skips the comparison"
 impl CommandFailure for GateError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::LiveUnreadable { source, .. } | Self::OverlapUnknown(source) => match source {
+            Self::LiveUnreadable { source, .. } => match source {
                 StoreError::Signature { .. } => ExitStatus::VerificationFailed,
                 _ => ExitStatus::Store,
             },
@@ -176,102 +210,88 @@ impl Gate {
         store: &Store,
         base: &Base,
     ) -> Result<Self, GateError> {
-        let has_fill = filter.kind() != FilterKind::Ribbon;
-        let mut gate = Self {
-            live_generation: None,
-            live_keys: None,
-            is_live_unreadable: false,
-            live_added: 0,
-            max_shrink: args.max_shrink,
-            max_growth: Some(args.max_growth).filter(|ratio| ratio.is_finite()),
-            min_overlap: args.min_overlap,
-            max_fpr: (2.0 * fpr).min(1.0),
-            max_fill: has_fill.then(|| largest_fill(filter)),
-        };
+        let mut gate = Self::without_live();
+        gate.max_fpr = (2.0 * fpr).min(1.0);
+        if filter.kind() != FilterKind::Ribbon {
+            gate.max_fill = Some(largest_fill(filter));
+        }
+        if let MaxChange::Share(share) = args.max_change {
+            gate.max_change = Some(share);
+        }
+
         let Some(current) = base.with_generation() else {
             return Ok(gate);
         };
         let generation = current.generation;
         match store.manifest(base.audience(), current).await {
-            Ok(live) => {
-                gate.live_generation = Some(generation);
-                gate.live_keys = Some(live.keys());
-                gate.live_added = current.deltas.iter().map(|delta| delta.added).sum();
-            }
-            Err(source) if args.max_shrink < 1.0 => {
+            Ok(live) => gate.compare_with(&live, current),
+            Err(source) if gate.max_change.is_some() => {
                 return Err(GateError::LiveUnreadable { generation, source });
             }
-            // Nothing to compare with, which --max-shrink 1 accepts.
+            // Nothing to compare with, which --max-change any accepts.
             Err(_) => gate.is_live_unreadable = true,
         }
         Ok(gate)
     }
 
-    /// No limits, for other tests.
-    #[cfg(test)]
-    pub const fn without_limits() -> Self {
+    /// A gate that has nothing to compare with and accepts every filter.
+    pub const fn without_live() -> Self {
         Self {
             live_generation: None,
             live_keys: None,
             is_live_unreadable: false,
             live_added: 0,
-            max_shrink: 1.0,
-            max_growth: None,
-            min_overlap: 0.0,
+            recent_keys: Vec::new(),
+            largest_keys: None,
+            max_change: None,
+            min_keys: None,
+            max_keys: None,
+            min_overlap: None,
             max_fpr: 1.0,
             max_fill: None,
         }
     }
 
-    fn least_keys(&self, live_keys: u64) -> u64 {
-        let least = live_keys as f64 * (1.0 - self.max_shrink);
-        // Rounding of the fraction must not cost a key.
-        (least * (1.0 - 1e-12)).ceil() as u64
+    /// Sets the limits that follow from the live generation.
+    fn compare_with(&mut self, live: &Manifest, current: &Current) {
+        self.live_generation = Some(live.generation());
+        self.live_keys = Some(live.keys());
+        self.live_added = current.deltas.iter().map(|delta| delta.added).sum();
+        self.recent_keys.clone_from(&live.build().recent_keys);
+        self.set_limits();
     }
 
-    /// The most keys by `--max-growth`.
-    fn most_keys(&self, live_keys: u64) -> Option<u64> {
-        let was = live_keys + self.live_added;
-        let most = was as f64 * (1.0 + self.max_growth.filter(|_| was > TRIAL_KEYS)?);
-        Some((most * (1.0 + 1e-12)).floor() as u64)
-    }
-
-    /// Checks shrinkage and growth.
-    pub fn check_keys(&self, keys: u64) -> Result<(), GateError> {
-        self.check_least(keys)?;
-        let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
-            return Ok(());
+    fn set_limits(&mut self) {
+        let (Some(live_keys), Some(max_change)) = (self.live_keys, self.max_change) else {
+            return;
         };
-        let (Some(most), Some(max_growth)) = (self.most_keys(live_keys), self.max_growth) else {
-            return Ok(());
-        };
-        if keys <= most {
-            return Ok(());
+        let max_shrink = max_change / 2.0;
+        let mut largest_keys = 0;
+        let oldest_first = self.recent_keys.iter().rev().chain([&live_keys]);
+        for keys in oldest_first {
+            let was_accepted = *keys < least_keys(largest_keys, max_shrink);
+            if was_accepted {
+                largest_keys = *keys;
+            }
+            largest_keys = largest_keys.max(*keys);
         }
+
+        self.largest_keys = Some(largest_keys);
+        self.min_keys = Some(least_keys(largest_keys, max_shrink));
+        self.min_overlap = Some(1.0 - max_change);
         let was = live_keys + self.live_added;
-        // Rounded up, so that the suggested limit passes.
-        let gained = u128::from(keys - was) * 100;
-        let needed = gained.div_ceil(u128::from(was)) as f64 / 100.0;
-        let was = HumanCount(was);
-        Err(GateError::Grown {
-            keys,
-            was,
-            generation,
-            max_growth,
-            most,
-            needed,
-        })
+        if was > TRIAL_KEYS {
+            self.max_keys = Some(was.saturating_mul(MAX_GROWTH));
+        }
     }
 
-    /// Checks `--min-overlap`.
-    pub fn check_overlap(&self, overlap: Option<Overlap>) -> Result<(), GateError> {
-        match overlap.filter(|overlap| overlap.ratio < self.min_overlap) {
-            Some(Overlap { ratio: found, .. }) => Err(GateError::Overlap {
-                found,
-                min: self.min_overlap,
-            }),
-            None => Ok(()),
-        }
+    /// What the manifest of this build says for the next one.
+    pub fn recent_keys(&self) -> Vec<u64> {
+        let mut recent = Vec::new();
+        recent.extend(self.live_keys);
+        recent.extend(&self.recent_keys);
+        recent.truncate(BuildReport::MAX_RECENT);
+        recent
     }
 
     /// Whether a live generation was compared with.
@@ -279,36 +299,85 @@ impl Gate {
         self.live_generation.is_some()
     }
 
-    /// Whether a build without a known overlap is refused.
-    pub fn needs_overlap(&self) -> bool {
-        let may_have_keys = self.is_live_unreadable || self.live_keys.is_some_and(|keys| keys > 0);
-        self.min_overlap > 0.0 && may_have_keys
-    }
+    /// Checks the keys, and the overlap unless it is unknown.
+    pub fn check_change(&self, keys: u64, overlap: Option<Overlap>) -> Result<(), GateError> {
+        let ratio = overlap.map(|overlap| overlap.ratio);
+        self.check_least(keys, ratio)?;
 
-    /// Checks shrinkage, also of an upper bound of the keys.
-    pub fn check_least(&self, keys: u64) -> Result<(), GateError> {
-        let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
+        let (Some(generation), Some(max_change)) = (self.live_generation, self.max_change) else {
             return Ok(());
         };
-        let least = self.least_keys(live_keys);
-        if keys >= least || self.max_shrink >= 1.0 {
+        if let Some(max_keys) = self.max_keys
+            && keys > max_keys
+        {
+            return Err(GateError::Grown {
+                keys,
+                max_keys,
+                generation,
+            });
+        }
+        if let (Some(found), Some(min)) = (ratio, self.min_overlap)
+            && found < min
+            && !self.follows_trial(keys)
+        {
+            return Err(GateError::Overlap {
+                found,
+                min,
+                generation,
+                max_change,
+                needed: MaxChange::accepting(1.0 - found),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a first export follows a trial, whose devices it need not have.
+    fn follows_trial(&self, keys: u64) -> bool {
+        let was = self.live_keys.unwrap_or(0) + self.live_added;
+        was <= TRIAL_KEYS && keys > was * MAX_GROWTH
+    }
+
+    /// Checks that the keys are not too few: they may be an upper bound. The error names a change
+    /// that accepts the overlap, too.
+    pub fn check_least(&self, keys: u64, overlap: Option<f64>) -> Result<(), GateError> {
+        let (Some(min_keys), Some(largest_keys), Some(max_change)) =
+            (self.min_keys, self.largest_keys, self.max_change)
+        else {
+            return Ok(());
+        };
+        if keys >= min_keys {
             return Ok(());
         }
-        // Rounded up, so that the suggested limit passes.
-        let lost = u128::from(live_keys - keys) * 1000;
-        let needed = lost.div_ceil(u128::from(live_keys)) as f64 / 1000.0;
         Err(GateError::Shrunk {
             keys,
-            live_keys,
-            generation,
-            max_shrink: self.max_shrink,
-            least,
-            needed,
+            min_keys,
+            largest_keys,
+            max_change,
+            needed: self.change_needed(keys, overlap),
         })
     }
 
-    /// Checks all limits on the built chunks, and the results of their own check.
-    pub fn check(&self, built: &Manifest, check: &FilterCheck) -> Result<(), GateError> {
+    /// The least change that accepts too few keys, and the overlap.
+    fn change_needed(&self, keys: u64, overlap: Option<f64>) -> MaxChange {
+        let mut gate = self.clone();
+        let left = overlap.map_or(0.0, |overlap| 1.0 - overlap);
+        let mut needed = MaxChange::accepting(left.max(self.max_change.unwrap_or(0.0)));
+        while let MaxChange::Share(share) = needed {
+            // A larger change may bring back generations that a smaller one left out.
+            gate.max_change = Some(share);
+            gate.set_limits();
+            if gate.min_keys.is_none_or(|min_keys| keys >= min_keys) {
+                break;
+            }
+            let expected = gate.largest_keys.unwrap_or(0) as f64;
+            let lost = 1.0 - keys as f64 / expected;
+            needed = MaxChange::accepting((2.0 * lost).max(share + 0.001));
+        }
+        needed
+    }
+
+    /// Checks the built filters, and the results of their own check.
+    pub fn check_filters(&self, built: &Manifest, check: &FilterCheck) -> Result<(), GateError> {
         let (found, max) = (built.expected_fpr(), self.max_fpr);
         if found > max {
             return Err(GateError::Fpr { found, max });
@@ -344,13 +413,23 @@ impl Gate {
                 probes,
             });
         }
-        self.check_keys(built.keys())
+        Ok(())
     }
 }
 
-fn parse_growth(text: &str) -> Result<f64, &'static str> {
-    let ratio = text.parse::<f64>().ok().filter(|ratio| *ratio >= 0.0);
-    ratio.ok_or("accepted: a number of 0 or more, or inf")
+/// The fewest keys after a loss of at most a fraction.
+fn least_keys(keys: u64, max_shrink: f64) -> u64 {
+    let least = keys as f64 * (1.0 - max_shrink);
+    // Rounding of the fraction must not cost a key.
+    (least * (1.0 - 1e-12)).ceil() as u64
+}
+
+fn parse_change(text: &str) -> Result<MaxChange, &'static str> {
+    if text == "any" {
+        return Ok(MaxChange::Any);
+    }
+    let share = parse_ratio(text).map_err(|_| "accepted: a fraction from 0 to 1, or any")?;
+    Ok(MaxChange::Share(share))
 }
 
 /// The largest accepted fill of a shard. The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). A shard of eight or more blocks

@@ -20,7 +20,8 @@ use super::context::{Output, runtime};
 use super::error::CommonError;
 use super::lineage_args::{labels_text, rfc3339};
 
-/// List the generations of audiences: the live one, age, keys, size and false-positive rate.
+/// List the generations of audiences: the live one, age, keys, size, false-positive rate, and the
+/// share of the devices before that it kept.
 ///
 /// Ends with 4 if the signature of a live generation or of one of its deltas is refused, after the
 /// list; with --json, the error stands in place of the list.
@@ -75,6 +76,9 @@ struct Facts {
     expires_unix_seconds: Option<u64>,
     expired: bool,
     chunks: usize,
+    /// The share of the devices of the generation before that stayed members, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overlap: Option<f64>,
     /// Time of the build as in RFC 3339.
     created: String,
     #[serde(flatten)]
@@ -88,8 +92,16 @@ impl Facts {
             expires_unix_seconds: manifest.expires_unix_seconds(),
             expired: manifest.is_expired(now_unix_seconds()),
             chunks: manifest.chunks().len(),
+            overlap: manifest.build().overlap,
             created: rfc3339(manifest.created_unix_seconds()),
             lineage: manifest.lineage().cloned().unwrap_or_default(),
+        }
+    }
+
+    fn kept(&self) -> String {
+        match self.overlap {
+            None => String::new(),
+            Some(overlap) => format!(", kept {overlap:.4}"),
         }
     }
 
@@ -220,7 +232,7 @@ impl ListReport {
                 match facts {
                     Some(facts) => writeln!(
                         out,
-                        "{:>16} keys {:>12} {:>10} fpr {:.3e}  {} ({} old{}{})",
+                        "{:>16} keys {:>12} {:>10} fpr {:.3e}  {} ({} old{}{}{})",
                         HumanCount(facts.generation.keys).to_string(),
                         HumanBytes(facts.generation.size_bytes).to_string(),
                         facts.generation.filter,
@@ -228,6 +240,7 @@ impl ListReport {
                         facts.created,
                         HumanDuration(Duration::from_secs(facts.generation.age_seconds)),
                         facts.expiry(),
+                        facts.kept(),
                         facts.labels()
                     )?,
                     None => writeln!(out, "unreadable: {}", fault.unwrap_or("unknown"))?,

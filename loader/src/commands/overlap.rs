@@ -34,18 +34,14 @@ pub struct LiveSample {
 }
 
 impl LiveSample {
-    /// Reads the sample. `None` without live keys, or if they are unreadable and nothing
-    /// `is_required`: a build must be able to replace damaged files.
+    /// Reads the sample. `None` without live keys, or if their files are damaged or missing: a build
+    /// must be able to replace them.
     ///
     /// # Errors
     ///
-    /// A store error, or a refused file.
-    pub async fn read(
-        store: &Store,
-        base: &Base,
-        is_required: bool,
-    ) -> Result<Option<Self>, StoreError> {
-        Self::read_shards(store, base, 0..SHARDS as u32, is_required).await
+    /// An outage of the store: it must not hide that the input is another list.
+    pub async fn read(store: &Store, base: &Base) -> Result<Option<Self>, StoreError> {
+        Self::read_shards(store, base, 0..SHARDS as u32).await
     }
 
     /// The same, but only the chunks of the sample that have one of these shards.
@@ -53,7 +49,6 @@ impl LiveSample {
         store: &Store,
         base: &Base,
         shards: Range<u32>,
-        is_required: bool,
     ) -> Result<Option<Self>, StoreError> {
         let live = base.with_generation();
         let Some(current) = live else { return Ok(None) };
@@ -70,7 +65,7 @@ impl LiveSample {
         match read.await {
             Ok(filters) if filters.manifest().keys() == 0 => Ok(None),
             Ok(filters) => Ok(Some(Self { filters })),
-            Err(error) if is_required => Err(error),
+            Err(error) if error.is_outage() => Err(error),
             Err(error) => {
                 warn_unreadable(base, &error);
                 Ok(None)

@@ -134,7 +134,12 @@ fn build_reports_the_changes_that_its_input_undoes() {
     let all = ids(IdKind::Md5, 0..400);
     let (old, new, gone) = (&all[..300], &all[300..], &all[..50]);
     target.sandbox.file("old", lines(old));
-    let build = |flags: &str| target.run("build", &format!("{flags} --json {{}}/old"));
+    let build = |flags: &str| {
+        target.run(
+            "build",
+            &format!("{flags} --max-change any --json {{}}/old"),
+        )
+    };
     let carried = |flags: &str| {
         let built = build(flags);
         let warns = built.stderr.contains("warning: a: the input lacks ");
@@ -247,6 +252,6 @@ fn audience_of_appended_devices_alone_is_built_from_its_deltas() {
         );
 
         // Without the flag the input decides, and the gate stops the loss.
-        build("").fails(3, "0 keys: expected at least 1450 by --max-shrink 0.5");
+        build("").fails(3, "0 keys: expected at least 2610 by --max-change 0.2");
     }
 }

@@ -80,7 +80,7 @@ fn every_report_counts_by_column_and_input() {
             "{command}: {json}"
         );
         let done = run(if command.starts_with("build") {
-            "--max-shrink 1"
+            "--max-change any"
         } else {
             ""
         });

@@ -14,7 +14,7 @@ fn md5s_in_a_raw_column_are_refused_or_read_as_md5s() {
     sandbox.file("dump.csv", format!("oaid\n{}", rows.collect::<String>()));
     let build = |column: &str| {
         sandbox.run(&format!(
-            "build {STORE} --json --format csv --column {column} {{}}/dump.csv"
+            "build {STORE} --json --max-change any --format csv --column {column} {{}}/dump.csv"
         ))
     };
     let refusal = "30 of 40 ids of kind oaid look like ids of kind md5, and would match no device";
@@ -78,7 +78,7 @@ fn input_that_looks_like_another_kind_is_refused_by_every_command() {
             run("").fails(3, &refusal);
             if !command.starts_with("verify") {
                 let shrink = if command == "build" {
-                    "--max-shrink 1"
+                    "--max-change any"
                 } else {
                     ""
                 };

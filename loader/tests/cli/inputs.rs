@@ -440,7 +440,7 @@ fn case_decides_which_spellings_are_members() {
         ("upper", [false, true]),
         ("all", [true, true]),
     ] {
-        let build = "build --store {}/s --audience a --json --id-kind openid";
+        let build = "build --store {}/s --audience a --json --max-change any --id-kind openid";
         run(&sandbox, &format!("{build} --case {case} {{}}/dump")).unwrap();
         let is_lower = is_member(&sandbox, "openid", &idfa.to_lowercase());
         assert_eq!(is_lower, lower, "{case}");

@@ -157,7 +157,7 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
     }
     let repeated = [&all[..], &all[..500]].concat();
     built.file("ids", lines(&repeated) + &"nonsense\n".repeat(40) + "\n");
-    let flags = format!("--filter {filter} --max-reject-ratio 0.1 --max-shrink 1 --label a=1");
+    let flags = format!("--filter {filter} --max-reject-ratio 0.1 --max-change any --label a=1");
     let expected = built.build(&format!("{flags} {{}}/ids"));
 
     let driver = Driver::begin(&stepped, &flags);
@@ -311,13 +311,14 @@ fn inconsistent_reports_are_not_published() {
     let half = halved.chunks(&all[..900], 2);
     halved
         .publish(&with(made(900, 900, 0), &half))
-        .fails(3, "expected at least 1000 by --max-shrink 0.5");
+        .fails(3, "expected at least 1800 by --max-change 0.2");
     let others = keys(IdKind::Md5, &ids(IdKind::Md5, 7000..9000));
-    let replaced = begin("--min-overlap 0.9");
+    let replaced = begin("");
     let chunks = replaced.chunks(&others, 2);
-    replaced
-        .publish(&with(counts(), &chunks))
-        .fails(3, "--min-overlap");
+    replaced.publish(&with(counts(), &chunks)).fails(
+        3,
+        "overlap: expected at least 0.800 of the devices of live generation 1",
+    );
 }
 
 /// Otherwise the manifest would list the deltas as merged, and `CURRENT` would drop them.

@@ -396,7 +396,7 @@ fn numbers_in_reports_have_separators() {
         "build --max-reject-ratio 1 {}/all {}/odd",
         "append --max-reject-ratio 1 {}/odd",
         "remove --tombstone {}/all",
-        "build --keep-carried --max-shrink 1 --expires 1d {}/all",
+        "build --keep-carried --max-change any --expires 1d {}/all",
         "append {}/all",
         "list",
         "inspect",

@@ -50,7 +50,7 @@ fn broken_connection_is_resumed() {
     sandbox.file("dump", lines(&all));
     let web = FileServer::serve(sandbox.path());
     let build = format!(
-        "build --store {{}}/s --audience a --json --max-shrink 1 {}/dump",
+        "build --store {{}}/s --audience a --json --max-change any {}/dump",
         web.url()
     );
     for fault in [Fault::Hiccup, Fault::RangeIgnored] {
@@ -79,7 +79,7 @@ fn broken_input_is_resumed_once_from_its_first_missing_byte() {
     let web = FileServer::serve(sandbox.path());
     web.misbehave(Fault::ShortOnce, "dump");
     let build = format!(
-        "build --store {{}}/s --audience a --json --max-shrink 1 {}/dump",
+        "build --store {{}}/s --audience a --json --max-change any {}/dump",
         web.url()
     );
     let expected =

@@ -70,7 +70,7 @@ class Fleet:
 
     def publish(self, audience, ids):
         to = ["--store", self.store, "--audience", audience]
-        options = ["--quiet", "--expires", "72h", "--max-shrink", "1", "-"]
+        options = ["--quiet", "--expires", "72h", "--max-change", "any", "-"]
         loader("build", *to, *options, given="\n".join(ids))
 
     def redis(self):

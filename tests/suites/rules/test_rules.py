@@ -24,7 +24,7 @@ CONFIGS, REQUESTS, LONG_REQUESTS, BATCH = 20, 100, 5_000, 50
 def build_scored(store, name, random):
     """Builds an audience with values; returns its members and their values by md5. False positives
     would have random values, so devices are chosen anew until there are none."""
-    flags = ["--format", "csv", "--column", "id", "--value", "tier", "--max-shrink", "1"]
+    flags = ["--format", "csv", "--column", "id", "--value", "tier", "--max-change", "any"]
     while True:
         values = {md5: random.randrange(16) for md5 in random.sample(MD5S, len(MD5S) // 3)}
         rows = "\n".join(["id,tier", *(f"{md5},{value}" for md5, value in values.items())])

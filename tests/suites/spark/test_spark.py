@@ -83,7 +83,7 @@ def succeeds(spark, *flags, conf=()):
 
 def test_csv_gives_the_chunks_of_a_build_after_failed_attempts(spark, rows):
     columns = ["--format", "csv", *KINDS, "--label", "dt=2026-11-21", "--label", "job=nightly"]
-    columns += ["--max-growth", "1000"]
+    columns += ["--max-change", "any"]
     build_expected(spark, *columns, *sorted(rows.table.iterdir()))
     began = time.monotonic()
     inputs = sorted(rows.table.iterdir())
@@ -109,7 +109,7 @@ def test_warehouse_tables_give_the_chunks_of_a_build(
     spark, warehouse, format, folder, files, source, columns
 ):
     there = spark.work / folder
-    shrink = ["--max-shrink", "1"]
+    shrink = ["--max-change", "any"]
     build_expected(spark, *shrink, "--format", format, *columns, *sorted(there.glob(files)))
     table, conf = ("dumps.devices", warehouse) if source == "table" else (there, ())
     succeeds(spark, *shrink, "--format", source, *columns, table, conf=conf)
@@ -118,9 +118,9 @@ def test_warehouse_tables_give_the_chunks_of_a_build(
 
 def test_lines_give_the_chunks_of_a_build_after_a_worker_dies(spark, rows):
     """A worker and its executor die while chunks are built; the other repeats their work."""
-    build_expected(spark, "--max-shrink", "1", rows.a, rows.b)
+    build_expected(spark, "--max-change", "any", rows.a, rows.b)
     (spark.work / "slow").touch()
-    with spark.start_job("--max-shrink", "1", rows.a, rows.b) as job:
+    with spark.start_job("--max-change", "any", rows.a, rows.b) as job:
         slowed = spark.work / "slowed"
         wait_until("a chunk begins", lambda: slowed.exists() or job.poll() is not None, 120)
         assert slowed.exists(), job.stdout.read()
@@ -134,7 +134,7 @@ def test_lines_give_the_chunks_of_a_build_after_a_worker_dies(spark, rows):
 def test_refusals_keep_their_exit_codes_and_publish_nothing(spark, rows):
     current = spark.work / "built/old_users/CURRENT"
     before = current.read_bytes()
-    code, output = spark.job("--max-shrink", "1", "--max-reject-ratio", "0", rows.b)
+    code, output = spark.job("--max-change", "any", "--max-reject-ratio", "0", rows.b)
     assert code == 3, output
     assert current.read_bytes() == before
     code, output = spark.job("--id-kind", "no_such_kind", rows.b)

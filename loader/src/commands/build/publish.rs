@@ -21,7 +21,7 @@ use super::super::carried::Carried;
 use super::super::context::TOOL;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
-use super::super::overlap::LiveSample;
+use super::super::overlap::{LiveSample, Overlap};
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::error::BuildError;
 use crate::input::Counts;
@@ -47,7 +47,7 @@ pub struct BuildPlan<'a> {
     pub(super) counts: Counts,
     pub(super) merged: &'a MergedDeltas,
     pub(super) carried: Option<&'a Carried>,
-    pub(super) gate: Gate,
+    pub(super) gate: &'a Gate,
     pub(super) live: Option<&'a LiveSample>,
     pub(super) lineage: Lineage,
     pub(super) expiry: ExpiryArgs,
@@ -132,7 +132,7 @@ impl BuildPlan<'_> {
         sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
     ) -> Result<BuildOutcome, CommandError> {
         // An upper bound: duplicates are included.
-        self.gate.check_least(keys.keys())?;
+        self.gate.check_least(keys.keys(), None)?;
         let sink = sink()?;
         let checks = self.checks();
         let partition = keys.largest_partition_bytes();
@@ -186,9 +186,13 @@ impl BuildPlan<'_> {
     }
 
     fn check(&self, distinct: &Distinct) -> Result<(), CommandError> {
-        self.gate.check_keys(distinct.left)?;
-        let overlap = self.live.map(|live| live.overlap(distinct.in_live));
-        Ok(self.gate.check_overlap(overlap)?)
+        let overlap = self.overlap(distinct);
+        Ok(self.gate.check_change(distinct.left, overlap)?)
+    }
+
+    /// `None` without a readable live generation.
+    fn overlap(&self, distinct: &Distinct) -> Option<Overlap> {
+        self.live.map(|live| live.overlap(distinct.in_live))
     }
 
     fn make(
@@ -255,17 +259,17 @@ impl BuildPlan<'_> {
         } = built;
         let check = manifest.check();
         let mut manifest = manifest
-            .finish(self.audience.clone(), self.facts(distinct.found))
+            .finish(self.audience.clone(), self.facts(&distinct))
             .map_err(BuildError::InvalidManifest)?;
-        self.gate.check(&manifest, &check)?;
+        self.gate.check_filters(&manifest, &check)?;
         self.progress.check()?;
 
         if let ChunkSink::Store(publication) = sink {
+            interrupts::begin_publish();
             manifest = self
                 .runtime
                 .block_on(publication.commit(manifest))?
                 .manifest;
-            interrupts::begin_publish();
         }
         Ok(BuildOutcome {
             manifest,
@@ -275,14 +279,16 @@ impl BuildPlan<'_> {
         })
     }
 
-    fn facts(&self, found: u64) -> GenerationFacts {
+    fn facts(&self, distinct: &Distinct) -> GenerationFacts {
         let facts = GenerationFacts::built_now_by(TOOL);
         GenerationFacts {
             expires_unix_seconds: self.expiry.end(facts.created_unix_seconds),
             build: BuildReport {
                 rows: self.counts.rows,
-                duplicates: self.counts.keys + self.merged.added().len() as u64 - found,
+                duplicates: self.counts.keys + self.merged.added().len() as u64 - distinct.found,
                 rejected: self.counts.rejected.iter().sum(),
+                overlap: self.overlap(distinct).map(|overlap| overlap.ratio),
+                recent_keys: self.gate.recent_keys(),
                 ..facts.build
             },
             lineage: self.lineage.clone(),

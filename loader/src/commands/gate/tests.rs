@@ -26,12 +26,36 @@ fn keys(count: u32, narrow: u16) -> Vec<DeviceKey> {
 fn gate(filter: &FilterSpec, fpr: f64) -> Gate {
     let max_fill = largest_fill(filter);
     Gate {
-        max_shrink: 0.5,
-        max_growth: Some(1.0),
         max_fpr: 2.0 * fpr,
         max_fill: Some(max_fill),
-        ..Gate::without_limits()
+        ..Gate::without_live()
     }
+}
+
+/// A gate over generations of so many keys, the oldest first.
+fn gate_over(generations: &[u64], max_change: f64) -> Gate {
+    let mut recent_keys = generations.to_vec();
+    let live_keys = recent_keys.pop();
+    recent_keys.reverse();
+    let mut gate = Gate {
+        live_generation: Some(7),
+        live_keys,
+        recent_keys,
+        max_change: Some(max_change),
+        ..Gate::without_live()
+    };
+    gate.set_limits();
+    gate
+}
+
+fn with_change(gate: &Gate, change: MaxChange) -> Gate {
+    let mut gate = gate.clone();
+    match change {
+        MaxChange::Any => return Gate::without_live(),
+        MaxChange::Share(share) => gate.max_change = Some(share),
+    }
+    gate.set_limits();
+    gate
 }
 
 /// The shards have one key to thousands, with the worst rounding and chance.
@@ -49,7 +73,7 @@ fn sound_filters_pass_at_any_size_and_rate() {
             (20_000, 0),
         ] {
             let manifest = built(filter, &keys(count, narrow));
-            let checked = gate.check(&manifest, &FilterCheck::default());
+            let checked = gate.check_filters(&manifest, &FilterCheck::default());
             let fill = manifest.fill_ratio().unwrap().max;
             assert!(
                 checked.is_ok(),
@@ -61,25 +85,28 @@ fn sound_filters_pass_at_any_size_and_rate() {
 }
 
 #[test]
-fn exceeded_limits_are_rejected_with_a_sufficient_override() {
+fn filters_beyond_a_limit_are_rejected() {
     let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
     let manifest = built(filter, &keys(5000, 255));
     let gate = gate(&filter, 0.0001);
     let max_fill = gate.max_fill.unwrap();
     assert!((0.4..0.5).contains(&max_fill), "{max_fill}");
     let max_fill = Some(manifest.fill_ratio().unwrap().max - 0.001);
-    let fill = Gate { max_fill, ..gate };
+    let fill = Gate {
+        max_fill,
+        ..gate.clone()
+    };
     let check = FilterCheck::default();
     assert!(matches!(
-        fill.check(&manifest, &check),
+        fill.check_filters(&manifest, &check),
         Err(GateError::Fill { .. })
     ));
     let fpr = Gate {
         max_fpr: manifest.expected_fpr() / 2.0,
-        ..gate
+        ..gate.clone()
     };
     assert!(matches!(
-        fpr.check(&manifest, &check),
+        fpr.check_filters(&manifest, &check),
         Err(GateError::Fpr { .. })
     ));
 
@@ -92,7 +119,10 @@ fn exceeded_limits_are_rejected_with_a_sufficient_override() {
         members_missing: 1,
         ..check
     };
-    let refused = limits.check(&manifest, &missing).unwrap_err().to_string();
+    let refused = limits
+        .check_filters(&manifest, &missing)
+        .unwrap_err()
+        .to_string();
     assert!(
         refused.contains("1 of 900 members are missing"),
         "{refused}"
@@ -104,74 +134,99 @@ fn exceeded_limits_are_rejected_with_a_sufficient_override() {
         false_positives,
         ..check
     };
-    limits.check(&manifest, &measured(99)).unwrap();
+    limits.check_filters(&manifest, &measured(99)).unwrap();
     let refused = limits
-        .check(&manifest, &measured(200))
+        .check_filters(&manifest, &measured(200))
         .unwrap_err()
         .to_string();
     assert!(refused.contains("among 16384 random keys"), "{refused}");
+}
 
-    let over = |live, max_shrink| Gate {
-        live_generation: Some(7),
-        live_keys: Some(live),
-        max_shrink,
-        ..gate
-    };
-    for (added, keys, passes) in [
-        (0, 10_000, true),
-        (0, 10_001, false),
-        (5000, 20_000, true),
-        (5000, 20_001, false),
+#[test]
+fn too_few_keys_are_rejected_with_a_sufficient_change() {
+    for (generations, max_change, keys, passes) in [
+        (&[1000][..], 0.2, 900, true),
+        (&[1000], 0.2, 899, false),
+        (&[1001], 0.2, 901, true),
+        (&[1001], 0.2, 900, false),
+        (&[1000], 0.0, 1000, true),
+        (&[1000], 0.0, 999, false),
+        (&[1000], 1.0, 500, true),
+        (&[1000], 1.0, 499, false),
+        (&[0], 0.2, 0, true),
+        (&[3], 0.2, 2, false),
+        (&[3_000_000_000], 0.2, 2_700_000_000, true),
+        (&[3_000_000_000], 0.2, 2_699_999_999, false),
+        // The largest counts, wherever it is.
+        (&[100, 1000, 950, 900, 940, 930, 920], 0.2, 900, true),
+        (&[100, 1000, 950, 900, 940, 930, 920], 0.2, 899, false),
+        // A smaller one was accepted by a flag. A change that is larger than it counts those
+        // before it, too.
+        (&[1000, 850], 0.2, 765, true),
+        (&[1000, 850], 0.2, 764, false),
+        (&[1000, 850], 0.4, 799, false),
+        (&[1000, 850, 640], 0.2, 576, true),
+        (&[1000, 100, 1000], 0.2, 899, false),
     ] {
-        let gate = Gate {
-            live_added: added,
-            ..over(5000, 0.5)
-        };
-        match gate.check_keys(keys) {
-            Ok(()) => assert!(passes, "{added} {keys}"),
-            Err(GateError::Grown { needed, .. }) => {
-                let max_growth = Some(needed);
-                assert!(!passes && Gate { max_growth, ..gate }.check_keys(keys).is_ok());
-            }
-            Err(other) => panic!("{other:?}"),
-        }
-    }
-    over(TRIAL_KEYS, 0.5).check_keys(1_000_000).unwrap();
-    Gate {
-        max_growth: None,
-        ..over(5000, 0.5)
-    }
-    .check_keys(u64::MAX)
-    .unwrap();
-    for (live, max_shrink, keys, passes) in [
-        (1000, 0.5, 500, true),
-        (1000, 0.5, 499, false),
-        (1001, 0.5, 501, true),
-        (1001, 0.5, 500, false),
-        (1000, 0.0, 1000, true),
-        (1000, 0.0, 999, false),
-        (1000, 1.0, 0, true),
-        (0, 0.5, 0, true),
-        (3, 0.5, 1, false),
-        (3_000_000_000, 0.5, 1_500_000_000, true),
-        (3_000_000_000, 0.5, 1_499_999_999, false),
-    ] {
-        let gate = over(live, max_shrink);
-        match gate.check_keys(keys) {
-            Ok(()) => assert!(passes, "{live} {max_shrink} {keys}"),
+        let gate = gate_over(generations, max_change);
+        match gate.check_change(keys, None) {
+            Ok(()) => assert!(passes, "{generations:?} {max_change} {keys}"),
             Err(GateError::Shrunk { needed, .. }) => {
-                assert!(!passes, "{live} {max_shrink} {keys}");
-                assert!(
-                    Gate {
-                        max_shrink: needed,
-                        ..gate
-                    }
-                    .check_keys(keys)
-                    .is_ok(),
-                    "{needed}"
-                );
+                assert!(!passes, "{generations:?} {max_change} {keys}");
+                with_change(&gate, needed).check_change(keys, None).unwrap();
             }
             Err(other) => panic!("{other:?}"),
         }
     }
+}
+
+/// One flag accepts what several limits refuse.
+#[test]
+fn suggested_change_accepts_keys_and_overlap() {
+    let gate = gate_over(&[1000, 850], 0.2);
+    for keys in (0..850).step_by(7) {
+        for kept in [0, 100, 400, keys] {
+            let overlap = Some(Overlap::of(850, kept.min(keys)));
+            let needed = match gate.check_change(keys, overlap) {
+                Ok(()) => continue,
+                Err(GateError::Shrunk { needed, .. } | GateError::Overlap { needed, .. }) => needed,
+                Err(other) => panic!("{other:?}"),
+            };
+            let accepting = with_change(&gate, needed);
+            accepting.check_change(keys, overlap).unwrap();
+        }
+    }
+}
+
+#[test]
+fn growth_beyond_five_times_is_rejected_but_after_a_trial() {
+    for (live, added, keys, passes) in [
+        (5000, 0, 25_000, true),
+        (5000, 0, 25_001, false),
+        (5000, 5000, 50_000, true),
+        (5000, 5000, 50_001, false),
+        (TRIAL_KEYS, 0, 1_000_000, true),
+        (TRIAL_KEYS, 1, 1_000_000, false),
+        (0, 0, 1_000_000, true),
+    ] {
+        let mut gate = gate_over(&[live], 0.2);
+        gate.live_added = added;
+        gate.set_limits();
+        match gate.check_change(keys, None) {
+            Ok(()) => assert!(passes, "{live} {added} {keys}"),
+            Err(GateError::Grown { .. }) => assert!(!passes, "{live} {added} {keys}"),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    Gate::without_live().check_change(u64::MAX, None).unwrap();
+}
+
+#[test]
+fn manifest_has_the_keys_of_six_generations_before_it() {
+    assert!(Gate::without_live().recent_keys().is_empty());
+    assert_eq!(gate_over(&[1, 2], 0.2).recent_keys(), [2, 1]);
+    assert_eq!(
+        gate_over(&[1, 2, 3, 4, 5, 6, 7], 0.2).recent_keys(),
+        [7, 6, 5, 4, 3, 2]
+    );
 }

@@ -97,7 +97,7 @@ impl Changes {
         let (store, base) = (store.store(), args.job.base());
         let mut merged = MergedDeltas::read(store, &base).await?;
         let carried = Carried::read(args.job.keeps_carried(), &mut merged, store, &base).await?;
-        let live = LiveSample::read_shards(store, &base, args.part.shards(), false).await?;
+        let live = LiveSample::read_shards(store, &base, args.part.shards()).await?;
         Ok(Self {
             merged,
             carried,

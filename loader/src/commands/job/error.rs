@@ -49,11 +49,6 @@ pub enum JobError {
     },
     #[error("the chunks have {found} keys: expected {expected}; nothing was published")]
     KeyCountMismatch { found: u64, expected: u64 },
-    #[error(
-        "--min-overlap: a task could not read the live filters; nothing was published; \
-         --min-overlap 0 skips the check"
-    )]
-    OverlapUnknown,
     #[error("the chunks give an invalid manifest; nothing was published")]
     InvalidManifest(#[source] ManifestError),
     #[error(

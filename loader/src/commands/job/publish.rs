@@ -58,7 +58,7 @@ pub struct PublishArgs {
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
     /// Publish even without any usable id; over a generation with keys this also needs
-    /// --max-shrink 1
+    /// --max-change any
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
@@ -310,17 +310,14 @@ impl Publish<'_> {
         let publication = self.writer.publish(base.clone()).await?;
         let chunks = self.chunks();
         let check = chunks.check();
+        let overlap = self.overlap(store).await?;
         let manifest = chunks
-            .finish(base.audience().clone(), self.facts())
+            .finish(base.audience().clone(), self.facts(overlap))
             .map_err(JobError::InvalidManifest)?;
 
-        let gate = self.begun.gate;
-        gate.check(&manifest, &check)?;
-        let overlap = self.overlap(store).await?;
-        if overlap.is_none() && gate.needs_overlap() {
-            return Err(JobError::OverlapUnknown.into());
-        }
-        gate.check_overlap(overlap)?;
+        let gate = &self.begun.gate;
+        gate.check_filters(&manifest, &check)?;
+        gate.check_change(manifest.keys(), overlap)?;
 
         let missing = store
             .missing_chunks(base.audience(), manifest.chunks())
@@ -331,10 +328,10 @@ impl Publish<'_> {
                 chunks: manifest.chunks().len(),
                 first: entry.digest,
             }
-        interrupts::begin_publish();
             .into());
         }
 
+        interrupts::begin_publish();
         let published = publication.commit(manifest).await?;
         Skew::of(&published.manifest).warn(base.audience().as_str());
         Ok(self.report(&published.manifest, overlap))
@@ -350,7 +347,7 @@ impl Publish<'_> {
         chunks
     }
 
-    fn facts(&self) -> GenerationFacts {
+    fn facts(&self, overlap: Option<Overlap>) -> GenerationFacts {
         let facts = GenerationFacts::built_now_by(TOOL);
         let counts = self.reports.made.counts();
         GenerationFacts {
@@ -359,6 +356,8 @@ impl Publish<'_> {
                 rows: counts.rows,
                 duplicates: self.reports.duplicates(self.begun),
                 rejected: counts.rejected.iter().sum(),
+                overlap: overlap.map(|overlap| overlap.ratio),
+                recent_keys: self.begun.gate.recent_keys(),
                 ..facts.build
             },
             lineage: self.args.lineage.labels(),
@@ -412,7 +411,7 @@ impl Publish<'_> {
             overlap,
             skew: Skew::of(manifest),
             lineage: manifest.lineage().cloned().unwrap_or_default(),
-            gate: begun.gate,
+            gate: begun.gate.clone(),
         }
     }
 }

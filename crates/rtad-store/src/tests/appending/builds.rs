@@ -67,7 +67,7 @@ async fn lost_current_continues_above_all_sequences() {
             matches!(refused, Err(StoreError::LostCurrent { .. })),
             "{refused:?}"
         );
-        // As `build --max-shrink 1` does.
+        // As `build --max-change any` does.
         let base = Base::new(audience(), None);
         let publication = fixture.writer.publish(base).await.unwrap();
         put_chunks(&publication, &keys("old", 60)).await.unwrap();

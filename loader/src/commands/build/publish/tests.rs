@@ -26,7 +26,7 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
         },
         merged: &MergedDeltas::default(),
         carried: None,
-        gate: Gate::without_limits(),
+        gate: &Gate::without_live(),
         live: None,
         lineage: Default::default(),
         expiry: ExpiryArgs::default(),
