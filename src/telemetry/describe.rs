@@ -111,6 +111,10 @@ const GAUGES: &[(&str, &str)] = &[
         "Expected false-positive rate of the filters",
     ),
     (
+        "rtad_snapshot_overlap_ratio",
+        "Share of the devices of the snapshot before that stayed members",
+    ),
+    (
         "rtad_snapshot_mixed",
         "1 while chunks of two generations are served",
     ),

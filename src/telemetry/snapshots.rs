@@ -26,6 +26,7 @@ impl Telemetry {
             max_age.map_or(f64::NAN, |age| age.as_secs_f64()),
             manifest.target_fpr(),
             manifest.expected_fpr(),
+            manifest.build().overlap.unwrap_or(f64::NAN),
             f64::from(u8::from(snapshot.is_mixed())),
             overlay.deltas().count() as f64,
             overlay
@@ -87,13 +88,13 @@ impl Telemetry {
 
     /// Sets the gauges of an audience that is not served to NaN.
     pub fn no_snapshot(&self, audience: &str) {
-        self.set_snapshot(audience, [f64::NAN; 11], [f64::NAN; 3], [f64::NAN; 3]);
+        self.set_snapshot(audience, [f64::NAN; 12], [f64::NAN; 3], [f64::NAN; 3]);
         self.gauge("rtad_tiers_missing", &[("audience", audience)])
             .set(f64::NAN);
     }
 
-    fn set_snapshot(&self, audience: &str, values: [f64; 11], fill: [f64; 3], keys: [f64; 3]) {
-        const NAMES: [&str; 11] = [
+    fn set_snapshot(&self, audience: &str, values: [f64; 12], fill: [f64; 3], keys: [f64; 3]) {
+        const NAMES: [&str; 12] = [
             "rtad_snapshot_generation",
             "rtad_snapshot_keys",
             "rtad_snapshot_size_bytes",
@@ -102,6 +103,7 @@ impl Telemetry {
             "rtad_snapshot_max_age_seconds",
             "rtad_snapshot_target_fpr",
             "rtad_snapshot_expected_fpr",
+            "rtad_snapshot_overlap_ratio",
             "rtad_snapshot_mixed",
             "rtad_deltas",
             "rtad_delta_appended_timestamp_seconds",

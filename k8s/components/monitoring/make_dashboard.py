@@ -373,6 +373,15 @@ def served(board):
         custom=STEPS,
     )
     board.graph(
+        "Kept devices",
+        SHARE,
+        [(f"min by ({audience}) ({of('rtad_snapshot_overlap_ratio')})", "{{audience}}")],
+        "Share of the devices of the generation before that stayed. A build refuses less than 80 %.",
+        min=0,
+        max=1,
+        custom=STEPS,
+    )
+    board.graph(
         "Size",
         BYTES,
         [(f"max by ({audience}) ({of('rtad_snapshot_size_bytes')})", "{{audience}}")],
