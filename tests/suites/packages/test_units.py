@@ -11,7 +11,7 @@ import pytest
 from suites.k8s.rendered import quantity
 from suites.k8s.sizes import BESIDE, CONNECTION, plan
 from suites.packages.units import ETC, FOLDER, SERVICES, Unit, environment, size
-from suites.testkit.programs import RTAD, WRITER, loader, synth
+from suites.testkit.programs import LOADER, RTAD, WRITER, loader, synth
 
 # The scale is 0 to 10; most services of a distribution have 9.
 EXPOSURE = 2.0
@@ -120,17 +120,28 @@ def test_services_start_again_until_they_succeed(name):
 
 
 def test_build_publishes_and_continues(tmp_path):
-    """The commands of rtad-loader.service, twice: the second build has a generation to replace."""
+    """The commands of rtad-loader.service: a first build is made by hand, the next by the unit."""
     (tmp_path / "ids.txt").write_text("\n".join(synth(1000)))
     variables = environment(ETC / "environment") | environment(ETC / "build")
     variables |= {"RTAD_STORE": str(tmp_path / "store"), "INPUT": str(tmp_path / "ids.txt")}
     unit = Unit("rtad-loader")
     folder = unit.one("Environment").removeprefix("TMPDIR=").replace("%C", "/var/cache")
     assert folder in unit.folders(), "keys are spilled where the service may write"
-    for generation in (1, 2):
-        for words in unit.commands(variables):
-            assert words[0] == "/usr/bin/rtad-loader"
-            loader(*words[1:])
-        store = ("--store", tmp_path / "store", "--audience", variables["AUDIENCE"])
-        live = json.loads(loader("inspect", *store, "--json"))
-        assert live["generation"] == generation and live["keys"] == 1000
+    build, gc = unit.commands(variables)
+    assert build[0] == gc[0] == "/usr/bin/rtad-loader"
+    refused = subprocess.run([LOADER, *build[1:]], capture_output=True, text=True)
+    assert refused.returncode == 5 and not (tmp_path / "store").exists(), refused
+    loader(*(word for word in build[1:] if word != "--require-live"))
+    for words in (build, gc):
+        loader(*words[1:])
+    store = ("--store", tmp_path / "store", "--audience", variables["AUDIENCE"])
+    live = json.loads(loader("inspect", *store, "--json"))
+    assert live["generation"] == 2 and live["keys"] == 1000
+
+    # A list of other devices, as of a mistyped INPUT.
+    (tmp_path / "ids.txt").write_text("\n".join(synth(1000, "--offset", 1000)))
+    refused = subprocess.run([LOADER, *build[1:]], capture_output=True, text=True)
+    assert refused.returncode == 3 and json.loads(refused.stdout)["exit_code"] == 3, refused
+    # Not repeated: the unit has failed, which the alert reads.
+    assert "3" in unit.one("RestartPreventExitStatus").split()
+    assert "overlap: expected at least 0.800" in refused.stderr
