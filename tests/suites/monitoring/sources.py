@@ -16,7 +16,7 @@ RUNBOOK = ROOT / "docs/guides/runbook.md"
 TESTS = sorted((Path(__file__).parent / "alerts").glob("*.yaml"))
 
 # A selector: metric name and matchers.
-SELECTOR = re.compile(r"\b((?:rtad|kube|container)_\w+|up)\b(\{[^}]*\})?")
+SELECTOR = re.compile(r"\b((?:rtad|kube|container|node)_\w+|up)\b(\{[^}]*\})?")
 
 
 def rule_groups():

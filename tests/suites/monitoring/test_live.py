@@ -19,6 +19,7 @@ NOWHERE = "http://127.0.0.1:1/rtad"
 # Selectors without series in this test, and the reason.
 NOT_HERE = {
     "kube_job_failed": "from kube-state-metrics",
+    "node_systemd_unit_state": "from node_exporter",
     "container_memory_working_set_bytes": "from cAdvisor",
     "container_spec_memory_limit_bytes": "from cAdvisor",
 }
