@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import tempfile
 
 import pytest
@@ -52,8 +53,21 @@ class TestOverlays:
         )
         for name, overlay in RENDERED.items():
             assert "Secret" not in kinds[name], "a secret is in the repository"
-            # A name hash would replace pods instead of reloading the config.
-            assert overlay.config_map("rtad-config")["metadata"]["name"] == "rtad-config"
+
+    def test_another_config_is_a_rollout(self, tmp_path):
+        """The pods name the ConfigMap by its content, so that a wrong one reaches one pod first, and
+        `rollout undo` brings the former one back."""
+        shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
+        for name in OVERLAYS:
+            config = tmp_path / "k8s/overlays" / name / "rtad.toml"
+            config.write_text(config.read_text() + "# Another.\n")
+            names = set()
+            for overlay in (RENDERED[name], render(config.parent)):
+                pods = overlay.one("Deployment", "rtad")["spec"]["template"]["spec"]
+                [volume] = [one for one in pods["volumes"] if one["name"] == "config"]
+                assert overlay.has("ConfigMap", volume["configMap"]["name"])
+                names.add(volume["configMap"]["name"])
+            assert len(names) == 2, name
 
     def test_admin_port_is_separate_from_the_decision_port(self):
         for overlay in RENDERED.values():

@@ -138,7 +138,8 @@ class TestRunning:
                 self.rotate(sandbox, admin, bids)
 
     def rotate(self, sandbox, admin, bids):
-        """Swapped ConfigMaps and Secrets are reloaded automatically."""
+        """Swapped Secrets are reloaded automatically, and so would be a ConfigMap of another
+        overlay that keeps its name."""
         document = sandbox.overlay.one("Deployment", "rtad")
         volumes = {
             one["name"]: sandbox.volume_path(document, one)
