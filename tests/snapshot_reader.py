@@ -333,7 +333,8 @@ class Manifest:
             # The reader ignores expiry.
             top.integer("expires_unix_seconds", created + 1)
         if "from_window" in top.rest:
-            top.exactly("from_window", True)
+            # Only writers use the window that the audience follows.
+            top.text("from_window", AUDIENCE)
         keys, size_bytes = top.integer("keys"), top.integer("size_bytes")
 
         filters = top.object("filter")

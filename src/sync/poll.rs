@@ -92,7 +92,7 @@ impl Syncer {
         };
         progress
             .pace
-            .record_source(snapshot.manifest().is_from_window());
+            .record_source(snapshot.manifest().from_window().is_some());
         log_loaded(before, &snapshot, begun.elapsed());
         Ok(Some(snapshot))
     }

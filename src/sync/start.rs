@@ -35,7 +35,7 @@ impl Syncer {
         progress.accept(&state.current);
         progress
             .pace
-            .record_source(snapshot.manifest().is_from_window());
+            .record_source(snapshot.manifest().from_window().is_some());
         let overlay = Overlay::over(snapshot.overlay(), Newer::Current(current));
         let snapshot = Arc::new(snapshot.with_overlay(overlay));
         self.serve(name, &snapshot);

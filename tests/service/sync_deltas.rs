@@ -119,7 +119,7 @@ fn audience_of_a_window_is_polled_more_often() {
         "clicked",
         &members,
         &Spec {
-            is_from_window: true,
+            from_window: Some("clicks"),
             ..Spec::small()
         },
     );

@@ -168,8 +168,8 @@ pub struct Spec {
     pub created_unix_seconds: u64,
     /// End of validity.
     pub expires_unix_seconds: Option<u64>,
-    /// Whether it follows a window of events.
-    pub is_from_window: bool,
+    /// The window of events that it follows.
+    pub from_window: Option<&'static str>,
 }
 
 impl Spec {
@@ -181,7 +181,7 @@ impl Spec {
             shards_per_chunk: 4096,
             created_unix_seconds: now_unix_seconds(),
             expires_unix_seconds: None,
-            is_from_window: false,
+            from_window: None,
         }
     }
 
@@ -189,7 +189,7 @@ impl Spec {
         GenerationFacts {
             created_unix_seconds: self.created_unix_seconds,
             expires_unix_seconds: self.expires_unix_seconds,
-            is_from_window: self.is_from_window,
+            from_window: self.from_window.map(name),
             ..GenerationFacts::built_now_by("test")
         }
     }

@@ -337,7 +337,7 @@ impl Follower {
         }
 
         let facts = GenerationFacts {
-            is_from_window: true,
+            from_window: Some(self.config.from_window.clone()),
             folded: base.folded(),
             ..GenerationFacts::built_now_by(TOOL)
         };

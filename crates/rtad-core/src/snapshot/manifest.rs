@@ -121,8 +121,12 @@ struct ManifestFields {
         skip_serializing_if = "Option::is_none"
     )]
     expires_unix_seconds: Option<u64>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    from_window: bool,
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    from_window: Option<AudienceName>,
     keys: u64,
     size_bytes: u64,
     filter: FilterFields,
@@ -156,8 +160,8 @@ pub struct GenerationFacts {
     pub created_unix_seconds: u64,
     /// End of validity, in seconds since 1970 UTC; later than the build.
     pub expires_unix_seconds: Option<u64>,
-    /// Whether the audience follows a window of events.
-    pub is_from_window: bool,
+    /// The window of events that the audience follows.
+    pub from_window: Option<AudienceName>,
     /// Report of the build.
     pub build: BuildReport,
     /// Labels and inputs.
@@ -219,7 +223,7 @@ impl Manifest {
             base_generation: None,
             created_unix_seconds: facts.created_unix_seconds,
             expires_unix_seconds: facts.expires_unix_seconds,
-            from_window: facts.is_from_window,
+            from_window: facts.from_window,
             keys: sum(|chunk| chunk.keys),
             size_bytes: sum(|chunk| chunk.size_bytes),
             filter: FilterFields {
@@ -400,10 +404,10 @@ impl Manifest {
             .is_some_and(|expires| now_unix_seconds >= expires)
     }
 
-    /// Whether the audience follows a window of events: it changes at any second, and readers poll
-    /// it more often.
-    pub const fn is_from_window(&self) -> bool {
-        self.fields.from_window
+    /// The window of events that the audience follows: it changes at any second, and readers poll
+    /// it more often. No other command or window may write it.
+    pub const fn from_window(&self) -> Option<&AudienceName> {
+        self.fields.from_window.as_ref()
     }
 
     /// Distinct device keys.

@@ -68,6 +68,8 @@ fn invalid_fields_are_rejected_by_name() {
 /size_bytes 18446744073709551615 => Field: size_bytes is 18446744073709551615, expected
 /size_bytes - => Json: ~ missing field `size_bytes`
 /created_unix_seconds "now" => Json: ~ invalid type: string "now"
+/from_window true => Json: ~ invalid type: boolean `true`
+/from_window "" => Json: ~ audience name ""
 /path "/etc/passwd" => Json: ~ unknown field `path`
 /filter/seed 1 => Json: ~ unknown field `seed`
 /filter/fill_ratio/median 0.5 => Json: ~ unknown field `median`
