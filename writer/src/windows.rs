@@ -11,6 +11,7 @@
 //! | `remote` | a window in Redis or Valkey |
 //! | `window` | a window in this process, or in Redis or Valkey |
 //! | `followed` | the writer of an audience that follows a window |
+//! | `source` | the window of an audience's live generation |
 
 mod clock;
 pub mod config;
@@ -20,6 +21,7 @@ mod owner;
 mod remote;
 mod reports;
 mod served;
+mod source;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +48,7 @@ use owner::ClaimError;
 use remote::RemoteWindow;
 use reports::Reports;
 use served::ReadWindow;
+use source::{SourceError, live_window};
 pub use window::{AnyWindow, Info};
 
 /// A window that cannot be served.
@@ -57,6 +60,8 @@ pub enum WindowError {
     Claim(ClaimError),
     #[error(transparent)]
     Backend(RedisError),
+    #[error(transparent)]
+    Source(SourceError),
     #[error(
         "the windows do not fit the memory limit of the container: expected at most {available}, \
          found {needed} ({windows}); lower a capacity or answers_memory, or raise the limit"
@@ -96,7 +101,9 @@ impl WindowError {
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::Memory { .. } | Self::Claim(ClaimError::NotReleased { .. })
+            Self::Memory { .. }
+                | Self::Claim(ClaimError::NotReleased { .. })
+                | Self::Source(SourceError::Built { .. })
         )
     }
 }
@@ -135,6 +142,13 @@ impl Windows {
     ) -> Result<Vec<ReadWindow>, WindowError> {
         if let Some(shortage) = memory_shortage(config, &Headroom::default()) {
             return Err(shortage);
+        }
+        for audience in &config.audiences {
+            let live = store.store().live(&audience.name).await;
+            let live = live.map_err(|error| WindowError::Source(error.into()))?;
+            let current = live.as_ref().map(|live| &live.current);
+            let source = live_window(store.store(), audience, current).await;
+            source.map_err(WindowError::Source)?;
         }
         let mut read = Vec::new();
         for window in &config.windows {

@@ -10,6 +10,15 @@ use rtad_store::write::{Ledger, StoreWriter};
 use crate::error::ApiError;
 use crate::telemetry::Telemetry;
 
+/// Facts of a generation that its writes depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct LiveFacts {
+    /// Whether its devices have values.
+    pub(super) has_values: bool,
+    /// Whether a window's writer replaces it.
+    pub(super) follows_window: bool,
+}
+
 pub struct Session {
     pub(super) store: StoreWriter,
     pub(super) audience: AudienceName,
@@ -17,8 +26,8 @@ pub struct Session {
     pub(super) ledger: Option<Ledger>,
     /// Whether the ledger was open once: the audience is in the store.
     pub(super) was_open: bool,
-    /// Manifest of the generation last asked about, and whether that has values.
-    values: Option<(Digest, bool)>,
+    /// Manifest of the generation last asked about, and its facts.
+    facts: Option<(Digest, LiveFacts)>,
     /// Manifest of the generation with values that a warning was logged for.
     warned: Option<Digest>,
 }
@@ -35,7 +44,7 @@ impl Session {
             telemetry,
             ledger: None,
             was_open: false,
-            values: None,
+            facts: None,
             warned: None,
         }
     }
@@ -74,18 +83,20 @@ impl Session {
             .is_some_and(|ledger| ledger.current().state == State::Live)
     }
 
-    /// Whether devices of the generation have values. Reads its manifest once.
-    pub async fn has_values(&mut self, current: &Current) -> Result<bool, StoreError> {
-        if let Some((_, has_values)) = self
-            .values
-            .filter(|(manifest, _)| *manifest == current.manifest_sha256)
+    /// The facts of the generation. Reads its manifest once.
+    pub async fn facts(&mut self, current: &Current) -> Result<LiveFacts, StoreError> {
+        if let Some((manifest, facts)) = self.facts
+            && manifest == current.manifest_sha256
         {
-            return Ok(has_values);
+            return Ok(facts);
         }
         let manifest = self.store.store().manifest(&self.audience, current).await?;
-        let has_values = manifest.filter().value_bits() > 0;
-        self.values = Some((current.manifest_sha256, has_values));
-        Ok(has_values)
+        let facts = LiveFacts {
+            has_values: manifest.filter().value_bits() > 0,
+            follows_window: manifest.from_window().is_some(),
+        };
+        self.facts = Some((current.manifest_sha256, facts));
+        Ok(facts)
     }
 
     /// Logs once per generation that devices lost their values.

@@ -259,6 +259,7 @@ impl Writer {
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
     ) -> Result<(), StoreError> {
+        self.refuse_followed(ledger, batch).await?;
         let has_values = self.has_values(ledger, batch).await?;
         let needs_members = |write: &Write| write.request.op == Op::AddIfAbsent;
         let mut members = None;
@@ -318,6 +319,32 @@ impl Writer {
         Ok(())
     }
 
+    /// Refuses changes of members if the audience follows a window of another process, which would
+    /// undo them.
+    async fn refuse_followed(
+        &mut self,
+        ledger: &mut Ledger,
+        batch: &mut Vec<Write>,
+    ) -> Result<(), StoreError> {
+        let changes_members = |write: &mut Write| !write.request.op.is_about_tombstones();
+        if !batch.iter_mut().any(changes_members) {
+            return Ok(());
+        }
+
+        // An unreadable manifest stops no removal.
+        let facts = self.session.facts(ledger.current()).await;
+        let mut is_followed = facts.is_ok_and(|facts| facts.follows_window);
+        // It may have been built anew since.
+        if is_followed && ledger.refresh().await? {
+            is_followed = self.session.facts(ledger.current()).await?.follows_window;
+        }
+        if is_followed {
+            let refused = batch.extract_if(.., changes_members).collect();
+            Self::refuse(refused, &ApiError::Owned);
+        }
+        Ok(())
+    }
+
     /// Whether the generation has values that additions of the batch replace. Refuses requests with
     /// values if it has none.
     async fn has_values(
@@ -328,14 +355,14 @@ impl Writer {
         if !batch.iter().any(|write| write.request.op.adds()) {
             return Ok(false);
         }
-        let mut has_values = self.session.has_values(ledger.current()).await?;
+        let mut has_values = self.session.facts(ledger.current()).await?.has_values;
         let is_valued = |write: &mut Write| !write.request.values.is_empty();
         if has_values || !batch.iter_mut().any(is_valued) {
             return Ok(has_values);
         }
         // A build may have published values since.
         if ledger.refresh().await? {
-            has_values = self.session.has_values(ledger.current()).await?;
+            has_values = self.session.facts(ledger.current()).await?.has_values;
         }
         if !has_values {
             Self::refuse(

@@ -22,6 +22,7 @@ use rtad_window::{Failure, Key, ListedKey};
 use super::config::AudienceConfig;
 use super::reports::{Due, Reports};
 use super::served::ServedWindow;
+use super::source::{SourceError, live_window};
 use crate::TOOL;
 
 /// Keys in deltas beyond which the audience becomes a new generation: so many, or half of its keys
@@ -80,6 +81,8 @@ enum WriteError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Window(#[from] Failure),
+    #[error(transparent)]
+    Source(#[from] SourceError),
     #[error("CURRENT of the audience is gone: check the store's mount, or restart this process")]
     LostStore,
 }
@@ -328,6 +331,43 @@ impl Follower {
         Ok(change)
     }
 
+    /// Checks that the live generation may be replaced. One of another window is replaced once
+    /// after the start, as its [[audience]] has moved; later, another writer follows that window.
+    async fn check_source(
+        &self,
+        session: &Session,
+        current: Option<&Current>,
+    ) -> Result<(), WriteError> {
+        let written = session.written.generation;
+        if current.is_some_and(|current| current.generation == written) {
+            return Ok(());
+        }
+
+        let config = &self.config;
+        let Some(found) = live_window(self.store.store(), config, current).await? else {
+            return Ok(());
+        };
+        if found == config.from_window {
+            return Ok(());
+        }
+        if written > 0 {
+            return Err(WriteError::Source(SourceError::OtherWindow {
+                audience: config.name.clone(),
+                generation: current.map_or(0, |current| current.generation),
+                window: config.from_window.clone(),
+                found,
+            }));
+        }
+        let (audience, window) = (config.name.as_str(), config.from_window.as_str());
+        tracing::warn!(
+            audience,
+            window,
+            found = found.as_str(),
+            "the audience followed another window, and follows this one now"
+        );
+        Ok(())
+    }
+
     /// Publishes all members as a new generation.
     async fn publish(&self, session: &mut Session) -> Result<(), WriteError> {
         let base = self.store.base(&self.config.name).await?;
@@ -335,6 +375,7 @@ impl Follower {
             // Deleted audiences have a `CURRENT`: this is another store, or a mount is lost.
             return Err(WriteError::LostStore);
         }
+        self.check_source(session, base.current()).await?;
 
         let facts = GenerationFacts {
             from_window: Some(self.config.from_window.clone()),

@@ -207,7 +207,7 @@ pub enum Survival {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct AudienceTable {
-    /// Name of the audience in the store.
+    /// Name of the audience in the store. Not that of a built audience.
     pub(super) name: AudienceName,
     /// Name of the window.
     pub(super) from_window: String,

@@ -1,4 +1,4 @@
-use testkit::store::Depot;
+use testkit::store::{Depot, Spec};
 use testkit::wait_until;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -124,6 +124,50 @@ fn later_owner_repairs_what_the_earlier_one_wrote() {
         has(&depot, 2) && !has(&depot, 5)
     });
     later.stop(&runtime);
+}
+
+/// A list that was built, and one of another window, whose writer follows it by the same name.
+#[test]
+fn generation_of_another_source_is_not_replaced() {
+    let runtime = Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    for from_window in [None, Some("other")] {
+        let depot = Depot::new();
+        let following = Following::start(&runtime, &depot, &[[1; 16]]);
+        wait_until("the audience", || has(&depot, 1));
+        let spec = Spec {
+            from_window,
+            ..Spec::small()
+        };
+        let generation = depot.publish("a", &[device(2)], &spec);
+
+        runtime.block_on(following.owner.observe(&[[3; 16]]));
+        following.owner.reports.renew();
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!(depot.current("a").unwrap().generation, generation);
+        assert!(has(&depot, 2) && !has(&depot, 3));
+
+        // Deleted, it is the window's again.
+        depot.delete("a");
+        wait_until("the audience of the window", || has(&depot, 3));
+        following.stop(&runtime);
+    }
+}
+
+/// As a window grows under another name.
+#[test]
+fn audience_moves_to_another_window_at_a_start() {
+    let runtime = Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let depot = Depot::new();
+    let spec = Spec {
+        from_window: Some("other"),
+        ..Spec::small()
+    };
+    depot.publish("a", &[device(2)], &spec);
+    let following = Following::start(&runtime, &depot, &[[1; 16]]);
+    wait_until("the audience of the window", || has(&depot, 1));
+    following.stop(&runtime);
 }
 
 /// Its event came while it had the tombstone, in a delta that lacks it.

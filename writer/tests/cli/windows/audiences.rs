@@ -54,6 +54,12 @@ fn audience_follows_counts_erasure_and_restarts() {
     api.post(devices, &write("add")).problem(409, "owned");
     api.ask("DELETE", "/v1/audiences/clicked", "")
         .problem(409, "owned");
+    let elsewhere = Serve::over(&sandbox, "{}/s", "--every 5ms");
+    for op in ["add", "remove", "add_if_absent"] {
+        let answer = elsewhere.connect().post(devices, &write(op));
+        answer.problem(409, "owned");
+    }
+    elsewhere.connect().post(devices, &write("tombstone")).ok();
     api.post(devices, &write("tombstone")).ok();
     let entombed = [key("0123456789abcdef0123456789abcdef")];
     api.binary(&path("day", "events"), &entombed);

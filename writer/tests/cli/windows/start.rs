@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use testkit::sandbox::Sandbox;
+use testkit::store::{Depot, Spec};
 
-use super::{FSYNC, day, path, serve};
+use super::{FSYNC, day, keys, path, serve};
 use crate::process::TOKEN;
 
 #[test]
@@ -48,6 +49,32 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
             .contains("the directory is locked: another process has this window open"),
         "{refused:?}"
     );
+}
+
+/// An empty window would replace the list, and every device would get a bid.
+#[test]
+fn start_over_a_built_audience_is_refused() {
+    let sandbox = Sandbox::with_store();
+    let depot = Depot::at(sandbox.path().join("s"));
+    let mut members = keys(0..3);
+    members.sort_unstable();
+    depot.publish("old_users", &members, &Spec::small());
+    sandbox.file("tokens", format!("{TOKEN}\n"));
+    let state = sandbox.path().join("state");
+    let follower = "[[audience]]\nname = \"old_users\"\nfrom_window = \"w\"\n";
+    let config = format!("state_dir = {state:?}\n{FSYNC}{follower}");
+    sandbox.file("writer.toml", config);
+    let before = sandbox.store();
+
+    let refused = sandbox.run(
+        "--store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file {}/tokens \
+         --config {}/writer.toml",
+    );
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    let expected = "audience old_users: generation 1 is not from a window, and window w would \
+                    replace its devices; give the [[audience]] another name, or delete";
+    assert!(refused.stderr.contains(expected), "{refused:?}");
+    assert!(sandbox.store() == before && !state.exists());
 }
 
 #[test]
