@@ -21,6 +21,7 @@ use rtad_store::StoreError;
 use rtad_store::write::{Appended, MAX_TOMBSTONES};
 
 use super::context::{Output, Target, default_threads, published, runtime};
+use super::error::CommonError;
 use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
@@ -129,6 +130,10 @@ fn run(
     let audience = &args.target.audience;
     runtime.block_on(store.check_unsigned_write(audience))?;
     let mut writer = runtime.block_on(AppendWriter::open(&store, audience, operation))?;
+    if matches!(operation, Operation::Add | Operation::Remove) {
+        let refused = CommonError::refuse_followed(store.store(), audience, writer.current());
+        runtime.block_on(refused)?;
+    }
     if matches!(operation, Operation::Add | Operation::Restore) {
         runtime.block_on(writer.check_values(store.store(), audience, value.is_some()))?;
     }

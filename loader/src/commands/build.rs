@@ -256,6 +256,10 @@ impl Prepared {
         if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
+        if let Some(current) = base.with_generation() {
+            let refused = CommonError::refuse_followed(writer.store(), base.audience(), current);
+            runtime.block_on(refused)?;
+        }
 
         let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;

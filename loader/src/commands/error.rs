@@ -5,7 +5,8 @@ use indicatif::HumanCount;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::filter::SizingError;
-use rtad_core::snapshot::AudienceName;
+use rtad_core::snapshot::{AudienceName, Current};
+use rtad_store::Store;
 
 /// An error that several commands have.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +29,41 @@ build a new one, or roll back to one that has not expired"
         audience: AudienceName,
         generation: u64,
     },
+    #[error(
+        "audience {audience}: generation {generation} is from window {window}, whose writer would \
+         replace the change; nothing was written; use another name, or delete the audience first, \
+         by DELETE /v1/audiences/{audience} of a writer whose config does not name it; only remove \
+         --tombstone and append --lift-tombstone change it"
+    )]
+    FollowsWindow {
+        audience: AudienceName,
+        generation: u64,
+        window: AudienceName,
+    },
 }
 
 impl CommonError {
+    /// Refuses a change of an audience that follows a window. An unreadable manifest stops nothing:
+    /// a build repairs it.
+    pub async fn refuse_followed(
+        store: &Store,
+        audience: &AudienceName,
+        current: &Current,
+    ) -> Result<(), CommandError> {
+        let Ok(manifest) = store.manifest(audience, current).await else {
+            return Ok(());
+        };
+        let Some(window) = manifest.from_window() else {
+            return Ok(());
+        };
+        Err(Self::FollowsWindow {
+            audience: audience.clone(),
+            generation: current.generation,
+            window: window.clone(),
+        }
+        .into())
+    }
+
     /// The error of an audience without a live generation.
     pub fn not_published(audience: &AudienceName) -> CommandError {
         Self::NotPublished {
@@ -43,7 +76,7 @@ impl CommonError {
 impl CommandFailure for CommonError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::Fpr(_) => ExitStatus::Usage,
+            Self::Fpr(_) | Self::FollowsWindow { .. } => ExitStatus::Usage,
             Self::Empty { .. } => ExitStatus::BadInput,
             Self::NotPublished { .. } => ExitStatus::Store,
             Self::Expired { .. } => ExitStatus::VerificationFailed,

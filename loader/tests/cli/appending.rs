@@ -7,6 +7,7 @@ use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{Outcome, outcome, spawn};
 use testkit::sandbox::{Sandbox, command, directory_or_bucket, ids, lines};
+use testkit::store::{Depot, Spec};
 
 /// A folder for inputs, and the URL of a store.
 pub struct TestStore {
@@ -63,6 +64,36 @@ impl TestStore {
     fn live_deltas(&self) -> Value {
         self.run("list", "--json").json()["audiences"][0]["over"].clone()
     }
+}
+
+/// Its writer would replace the change by the members of the window.
+#[test]
+fn audience_of_a_window_takes_only_tombstones() {
+    let target = TestStore::directory();
+    let devices = ids(IdKind::Md5, 0..3);
+    let depot = Depot::at(target.sandbox.path().join("s"));
+    let spec = Spec {
+        from_window: Some("clicks"),
+        ..Spec::small()
+    };
+    depot.publish("a", &[], &spec);
+    for command in ["build --allow-empty", "append", "remove"] {
+        let refused = target.over(command, &devices);
+        refused.fails(
+            2,
+            "audience a: generation 1 is from window clicks, whose writer would",
+        );
+    }
+    target.run("publish", "").fails(
+        2,
+        "audience a: generation 1 is from window clicks, whose writer would",
+    );
+
+    for command in ["remove --tombstone", "append --lift-tombstone"] {
+        assert_eq!(target.over(command, &devices).status, Some(0), "{command}");
+    }
+    depot.delete("a");
+    assert_eq!(target.over("build", &devices).json()["keys"], 3);
 }
 
 /// The unit tests of `rtad_store` and the model of ledgers have every order of changes.

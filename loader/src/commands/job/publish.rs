@@ -129,6 +129,9 @@ impl Begun {
         }
 
         let store = writer.store();
+        if let Some(current) = base.with_generation() {
+            CommonError::refuse_followed(store, base.audience(), current).await?;
+        }
         let gate = Gate::open(&args.gate, filter, args.fpr, store, &base).await?;
         let mut merged = MergedDeltas::read(store, &base).await?;
         let carried = Carried::read(args.carried.keep_carried, &mut merged, store, &base).await?;
