@@ -177,7 +177,14 @@ async fn gc_refuses_unreadable_manifests_and_keeps_unknown_files() {
             fixture.write(&format!("old_users/{name}"), vec![1]).await;
         }
         let before = fixture.files().await;
-        // An unreadable manifest may need any chunk.
+        // A missing or unreadable manifest may need any chunk.
+        fixture.delete("old_users/manifests/2.json").await;
+        let error = collect(&fixture, 1, NO_MIN_AGE).await.unwrap_err();
+        assert_eq!(chain(&error), "old_users/manifests/2.json does not exist");
+        let mut rest = fixture.files().await;
+        let manifest = before["old_users/manifests/2.json"].clone();
+        rest.insert("old_users/manifests/2.json".to_owned(), manifest);
+        assert_eq!(rest, before);
         fixture
             .write("old_users/manifests/2.json", b"{}".to_vec())
             .await;

@@ -213,6 +213,11 @@ impl Survey<'_> {
                 plan.generations.insert(*generation);
             }
         }
+        // Read even if it is not listed: without it, all live chunks would look unneeded.
+        if !self.is_deleted() && !plan.kept.contains(&live) {
+            plan.kept.push(live);
+            plan.kept.sort_unstable();
+        }
         // Generations between two kept ones are kept: a rollback to the older one needs the deltas
         // folded into them.
         if let Some(oldest) = plan.kept.first().copied() {
@@ -319,6 +324,7 @@ impl Survey<'_> {
         }
         Ok(())
     }
+
     /// Probes are beside `CURRENT`, and directories need none.
     async fn add_probes(&self, plan: &mut GcPlan) -> Result<(), StoreError> {
         if self.store.backend.is_directory() {
