@@ -71,6 +71,11 @@ enum RollbackError {
          nothing was changed; --lose-deltas rolls back without them"
     )]
     LaterManifest(#[source] StoreError),
+    #[error(
+        "a delta since that generation is missing or damaged; nothing was changed; --lose-deltas \
+         rolls back without those that are merged into a later generation"
+    )]
+    LaterDelta(#[source] StoreError),
 }
 
 impl CommandFailure for RollbackError {
@@ -78,9 +83,10 @@ impl CommandFailure for RollbackError {
         match self {
             Self::LiveAlready { .. } => ExitStatus::Usage,
             Self::Unsigned { .. } => ExitStatus::VerificationFailed,
-            Self::NoGeneration { .. } | Self::NoOlderGeneration { .. } | Self::LaterManifest(_) => {
-                ExitStatus::Store
-            }
+            Self::NoGeneration { .. }
+            | Self::NoOlderGeneration { .. }
+            | Self::LaterManifest(_)
+            | Self::LaterDelta(_) => ExitStatus::Store,
         }
     }
 }
@@ -102,6 +108,11 @@ fn explain(error: StoreError) -> CommandError {
             if path.contains("/manifests/") =>
         {
             RollbackError::LaterManifest(error).into()
+        }
+        StoreError::NotFound { path } | StoreError::Delta { path, .. }
+            if path.contains("/deltas/") =>
+        {
+            RollbackError::LaterDelta(error).into()
         }
         _ => error.into(),
     }

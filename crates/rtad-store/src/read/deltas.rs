@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use object_store::ObjectStoreExt as _;
+
 use super::store::Store;
 use crate::blocking::blocking;
 use crate::download::RangeReader;
@@ -54,6 +56,22 @@ impl Store {
                 path: path.to_string(),
                 source,
             })
+    }
+
+    /// The object's size.
+    ///
+    /// # Errors
+    ///
+    /// A store error.
+    pub(crate) async fn delta_size(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+    ) -> Result<u64, StoreError> {
+        let path = delta_path(audience, entry);
+        let meta = self.objects(&path).await?.head(&path).await;
+        let meta = meta.map_err(|source| StoreError::backend("look up", &path, source))?;
+        Ok(meta.size)
     }
 
     /// The overlay of a `CURRENT` over its generation: deltas of `held`, the rest from the store.

@@ -278,6 +278,37 @@ async fn killed_append_is_atomic() {
     }
 }
 
+/// A delta that is live, and one that is merged into the generation to roll back from.
+#[tokio::test]
+async fn rollback_to_a_generation_without_its_deltas_fails() {
+    for fixture in StoreFixture::local() {
+        fixture.publish(&keys("first", 50)).await.unwrap();
+        append(&fixture, &adding(keys("merged", 3))).await.unwrap();
+        build_over(&fixture, &keys("second", 50)).await.unwrap();
+        append(&fixture, &adding(keys("live", 30))).await.unwrap();
+        let before = fixture.files().await;
+
+        let deltas: Vec<_> = before
+            .keys()
+            .filter(|path| path.ends_with(".delta"))
+            .collect();
+        assert_eq!(deltas.len(), 2);
+        for path in deltas {
+            let bytes = &before[path];
+            fixture.write(path, bytes[1..].to_vec()).await;
+            let error = fixture.roll_back(1).await.unwrap_err();
+            let sizes = format!("has {} bytes, expected {}", bytes.len() - 1, bytes.len());
+            assert_eq!(chain(&error), format!("{path}: {sizes}"));
+
+            fixture.delete(path).await;
+            assert_eq!(fixture.roll_back(1).await.unwrap_err().cause(), "not_found");
+            fixture.write(path, bytes.clone()).await;
+        }
+        assert_eq!(fixture.files().await, before);
+        fixture.roll_back(1).await.unwrap();
+    }
+}
+
 /// Interleaves the requests of appends, a build, a rollback and a gc in many orders.
 #[test]
 fn concurrent_work_loses_no_acknowledged_append() {

@@ -44,7 +44,7 @@ impl RetainedDeltas {
     }
 
     /// All deltas over the generation, given the live ones, in groups that may each be merged.
-    fn groups(&self, live: &[DeltaEntry]) -> Vec<Vec<DeltaEntry>> {
+    pub(super) fn groups(&self, live: &[DeltaEntry]) -> Vec<Vec<DeltaEntry>> {
         let newer = live.iter().filter(|delta| delta.last > self.through);
         let mut newer: Vec<_> = newer.cloned().collect();
         let unmerged = newer.partition_point(|delta| Some(delta.last) <= self.no_merge_through);

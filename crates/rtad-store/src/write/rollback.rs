@@ -8,21 +8,23 @@ use super::live::{Candidate, RetainedDeltas, go_live};
 use super::publish::{Publication, Published};
 use super::put::put;
 use crate::error::StoreError;
-use crate::layout::{chunk_path, manifest_path};
+use crate::layout::{chunk_path, delta_path, manifest_path};
 use crate::read::Store;
-use rtad_core::snapshot::{ChunkError, Current, DeltaEntry, Manifest, State};
+use rtad_core::snapshot::{
+    AudienceName, ChunkError, Current, DeltaEntry, DeltaError, Manifest, State,
+};
 
 /// Concurrent lookups of chunk sizes.
 const PARALLEL_LOOKUPS: usize = 16;
 
 impl Publication<'_> {
-    /// Makes an older generation live again, after checking that all its chunks exist. Later deltas
+    /// Makes an older generation live again, after checking that its files exist. Later deltas
     /// apply to it, including those folded into later generations; tombstones stay.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if a chunk is missing or cut short,
-    /// [`StoreError::Conflict`] if another loader published meanwhile or a gc is removing the
+    /// [`StoreError::NotFound`], [`StoreError::Chunk`] or [`StoreError::Delta`] if a chunk or a
+    /// delta over the generation is missing or cut short, [`StoreError::Conflict`] if another loader published meanwhile or a gc is removing the
     /// generation, [`StoreError::NotLive`] if the audience was deleted, [`StoreError::Unsigned`] if
     /// the generation is signed, a delta or tombstone over it is not, and the writer does not sign.
     pub async fn roll_back(self, generation: u64) -> Result<Published, StoreError> {
@@ -70,6 +72,11 @@ impl Publication<'_> {
         let deltas = self
             .retained_deltas(&manifest, takes_deltas, from.is_some())
             .await?;
+        if let Some(current) = current {
+            let groups = deltas.groups(&current.deltas);
+            let needed = current.tombstones.iter().chain(groups.iter().flatten());
+            check_delta_files(store, audience, needed).await?;
+        }
         guard::check_deltas(
             self.writer.backend(),
             audience,
@@ -137,6 +144,24 @@ async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreErr
             return Err(StoreError::Chunk {
                 path: chunk_path(audience, entry).to_string(),
                 source,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that every delta exists, with its size.
+async fn check_delta_files(
+    store: &Store,
+    audience: &AudienceName,
+    entries: impl Iterator<Item = &DeltaEntry>,
+) -> Result<(), StoreError> {
+    for entry in entries {
+        let (found, expected) = (store.delta_size(audience, entry).await?, entry.size_bytes());
+        if found != expected {
+            return Err(StoreError::Delta {
+                path: delta_path(audience, entry).to_string(),
+                source: DeltaError::Length { found, expected },
             });
         }
     }
