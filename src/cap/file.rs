@@ -14,7 +14,7 @@
 //! alone. It appears whole, by a rename after a sync.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,6 +23,7 @@ use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable, MAX_DEVICES};
 use rtad_core::clock::unix_seconds;
 use rtad_core::files::{AtomicFile, open_regular, private, sync_dir};
 use rtad_core::period::{Calendar, PeriodUnit};
+use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -32,8 +33,30 @@ use crate::config::CapConfig;
 const MAGIC: &[u8; 8] = b"rtadcap1";
 const MAX_HEADER: usize = 4096;
 /// Extensions of files: whole ones, and those being written.
-pub const SAVED: &str = "cap";
-pub const STAGED: &str = "tmp";
+const SAVED: &str = "cap";
+const STAGED: &str = "tmp";
+
+/// A file of the folder, by its name.
+pub enum FileName<'a> {
+    /// That of a strategy's cap.
+    Saved(&'a str),
+    /// One that is being written.
+    Staged,
+}
+
+/// The file of this name; `None` for every name that this module does not give.
+pub fn name_of(name: &str) -> Option<FileName<'_>> {
+    let staged = name
+        .strip_suffix(STAGED)
+        .and_then(|name| name.strip_suffix('.'));
+    let saved = staged.unwrap_or(name);
+    let strategy = saved.strip_suffix(SAVED)?.strip_suffix('.')?;
+    strategy.parse::<AudienceName>().ok()?;
+    Some(match staged {
+        Some(_) => FileName::Staged,
+        None => FileName::Saved(strategy),
+    })
+}
 
 /// Whether a file fits a cap, and its table.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -65,11 +88,18 @@ pub fn path(folder: &Path, strategy: &str) -> PathBuf {
     folder.join(format!("{strategy}.{SAVED}"))
 }
 
-/// Whether a file is of a period that is over. An unreadable one is. Blocks.
+/// Whether a file is of a period that is over. A damaged one is; one that begins with other bytes
+/// is not a cap's. Blocks.
 pub fn has_ended(path: &Path, now: SystemTime) -> bool {
-    let header = open_regular(path)
-        .map_err(FileError::from)
-        .and_then(read_header);
+    let Ok(mut file) = open_regular(path) else {
+        return false;
+    };
+    let mut magic = [0; MAGIC.len()];
+    if file.read_exact(&mut magic).is_err() || magic != *MAGIC || file.rewind().is_err() {
+        return false;
+    }
+
+    let header = read_header(file);
     let end = header.ok().and_then(|(header, _)| {
         let calendar = Calendar::new(header.per, Some(&header.time_zone)).ok()?;
         let start = UNIX_EPOCH.checked_add(Duration::from_secs(header.start_unix_seconds))?;

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use rtad_core::files::FileLock;
 
-use super::file::{self, FileError};
+use super::file::{self, FileError, FileName};
 
 /// Folder in the cache. No audience has its name, as those begin with a letter or a digit.
 const NAME: &str = "_caps";
@@ -94,13 +94,13 @@ impl Folder {
             .flatten()
             .map(|entry| entry.path())
         {
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            let is_over = match path.extension().and_then(|extension| extension.to_str()) {
-                Some(file::STAGED) => true,
-                Some(file::SAVED) => {
-                    !stem.is_some_and(&has_cap) && file::has_ended(&path, SystemTime::now())
+            let name = path.file_name().and_then(|name| name.to_str());
+            let is_over = match name.and_then(file::name_of) {
+                Some(FileName::Staged) => true,
+                Some(FileName::Saved(strategy)) => {
+                    !has_cap(strategy) && file::has_ended(&path, SystemTime::now())
                 }
-                _ => false,
+                None => false,
             };
             if is_over && let Err(error) = std::fs::remove_file(&path) {
                 let (path, error) = (path.display().to_string(), error.to_string());

@@ -43,10 +43,15 @@ pub fn manifest_path(audience: &AudienceName, generation: u64) -> Path {
     manifests_path(audience).join(format!("{generation}.json"))
 }
 
-/// The generation in a file's name. Refuses the signs and leading zeros that `parse` accepts.
+/// The generation in a file's name.
 pub fn generation_of(name: &str, suffix: &str) -> Option<u64> {
-    let plain = |digits: &&str| matches!(digits.as_bytes(), [b'1'..=b'9', ..]);
-    name.strip_suffix(suffix).filter(plain)?.parse().ok()
+    number_of(name.strip_suffix(suffix)?).filter(|generation| *generation > 0)
+}
+
+/// A number as names have it: without the signs and leading zeros that `parse` accepts.
+pub fn number_of(digits: &str) -> Option<u64> {
+    let number: u64 = digits.parse().ok()?;
+    (number.to_string() == digits).then_some(number)
 }
 
 pub fn chunks_path(audience: &AudienceName) -> Path {
@@ -87,17 +92,24 @@ pub fn probe_path(path: &Path, number: u64) -> Path {
 
 /// Whether the name is that of a probe.
 pub fn is_probe_name(name: &str) -> bool {
-    let number = name.split_once(PROBE).map_or("", |(_, number)| number);
-    number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+    let parts = name.split_once(PROBE);
+    parts.is_some_and(|(file, number)| ["CURRENT", "GC"].contains(&file) && is_hex(number, 16))
+}
+
+/// Whether a text is of this many lower-case hex digits.
+pub fn is_hex(text: &str, length: usize) -> bool {
+    text.len() == length
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 const PROBE: &str = ".probe-";
 
 /// Whether a chunk may have this name. A gc removes no other file from the folder.
 pub fn is_chunk_name(name: &str) -> bool {
-    let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     name.strip_suffix(".chunk")
-        .is_some_and(|digest| digest.len() == 64 && digest.bytes().all(hex))
+        .is_some_and(|digest| is_hex(digest, 64))
 }
 
 pub fn deltas_path(audience: &AudienceName) -> Path {
@@ -116,7 +128,31 @@ pub fn delta_name(entry: &DeltaEntry) -> String {
 pub fn delta_sequence(name: &str) -> Option<u64> {
     let (last, digest) = name.strip_suffix(".delta")?.split_once('-')?;
     Digest::try_from(digest.to_owned()).ok()?;
-    last.parse().ok()
+    number_of(last)
+}
+
+/// The claim in the name of a window's checkpoint, `{id}-{epoch}-{number}`; `None` for any other
+/// name.
+pub fn checkpoint_epoch(name: &str) -> Option<u64> {
+    let (id, numbers) = name.split_once('-')?;
+    let (epoch, number) = numbers.split_once('-')?;
+    number_of(number)?;
+    number_of(epoch).filter(|_| is_hex(id, 16))
+}
+
+/// Whether a file of a directory has the name under which object_store stages a write: the final
+/// name, '#' and a number.
+pub fn is_staged_name(name: &str) -> bool {
+    let Some((name, number)) = name.split_once('#') else {
+        return false;
+    };
+    let file = name.strip_suffix(".minisig").unwrap_or(name);
+    let is_ours = file == "CURRENT"
+        || generation_of(file, ".json").is_some()
+        || is_chunk_name(file)
+        || delta_sequence(file).is_some()
+        || checkpoint_epoch(file).is_some();
+    is_ours && number_of(number).is_some()
 }
 
 /// The path of a file's signature.

@@ -180,11 +180,16 @@ pub fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(prefix));
-        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+        numbers.extend(name.to_str().and_then(|name| number_of(name, prefix)));
     }
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// The number in a file's name; `None` for a name that is not made of the prefix and a number.
+pub fn number_of(name: &str, prefix: &str) -> Option<u64> {
+    let number: u64 = name.strip_prefix(prefix)?.parse().ok()?;
+    (format!("{prefix}{number:016}") == name).then_some(number)
 }
 
 /// Removes checkpoints and log segments before a number. Failures leave files that the next

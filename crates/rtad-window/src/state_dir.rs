@@ -11,7 +11,7 @@ use rtad_core::files::{self, FileLock, private, sync_dir};
 
 use crate::checkpoint::checkpoint_path;
 use crate::disk::{Disk, LocalDisk};
-use crate::load::{self, Loaded, OpenError, Shape, numbered};
+use crate::load::{self, Loaded, OpenError, Shape, number_of, numbered};
 
 /// A window's directory that no other process can open.
 pub struct StateDir {
@@ -203,13 +203,29 @@ fn remove_temporary(dir: &Path) -> io::Result<()> {
 fn is_temporary(name: &OsStr) -> bool {
     let stem = name.to_str().and_then(|name| name.strip_suffix(".tmp"));
     stem.is_some_and(|stem| {
-        ["checkpoint", "download", "CLAIMS"].contains(&stem) || stem.starts_with("log-")
+        ["checkpoint", "download", "CLAIMS"].contains(&stem) || number_of(stem, "log-").is_some()
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_own_temporary_files_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = ["checkpoint.tmp", "CLAIMS.tmp", "log-0000000000000012.tmp"];
+        let others = ["log-notes.tmp", "log-12.tmp", "notes.tmp", "log-20260101"];
+        for name in [&own[..], &others].concat() {
+            std::fs::write(folder.path().join(name), "x").unwrap();
+        }
+
+        let state = StateDir::lock(folder.path()).unwrap();
+        let is_there = |name: &&&str| folder.path().join(name).exists();
+        assert_eq!(own.iter().filter(is_there).count(), 0);
+        assert_eq!(others.iter().filter(is_there).count(), others.len());
+        assert_eq!(state.last_number().unwrap(), None);
+    }
 
     #[test]
     fn a_full_disk_is_refused_with_the_space_that_must_be_free() {

@@ -353,7 +353,11 @@ fn ended_files_of_removed_caps_are_deleted() {
         assert!(admits(&cap, 1));
         cap.save(&folder).unwrap();
     }
-    std::fs::write(folder.join("s.tmp"), "a killed process").unwrap();
+    std::fs::write(folder.join("s.cap.tmp"), "a killed process").unwrap();
+    let others = ["foreign.cap", "x.tmp", "copy of s.cap.tmp"];
+    for name in others {
+        std::fs::write(folder.join(name), "mine").unwrap();
+    }
     let files = || {
         let names = std::fs::read_dir(&folder)
             .unwrap()
@@ -362,11 +366,13 @@ fn ended_files_of_removed_caps_are_deleted() {
         names.sort();
         names
     };
+    let mut expected = [&["LOCK", "new.cap", "s.cap"][..], &others].concat();
+    expected.sort_unstable();
     caps.serve(&[strategy()], &[Some(day)], None);
-    assert_eq!(files(), ["LOCK", "new.cap", "s.cap"]);
+    assert_eq!(files(), expected);
     // A removed cap may come back within its period.
     caps.serve(&[strategy()], &[None], None);
-    assert_eq!(files(), ["LOCK", "new.cap", "s.cap"]);
+    assert_eq!(files(), expected);
 }
 
 /// A larger cap takes a larger table; the lease goes on, and grants find it.
@@ -411,7 +417,7 @@ fn changed_limit_keeps_what_was_leased() {
 fn reload_waits_for_a_save_before_it_cleans() {
     let cache = tempfile::tempdir().unwrap();
     let (caps, _) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
-    let staged = cache.path().join("_caps/s.tmp");
+    let staged = cache.path().join("_caps/s.cap.tmp");
     let is_closed = caps.is_closed.lock();
     std::fs::write(&staged, "half").unwrap();
     std::thread::scope(|scope| {

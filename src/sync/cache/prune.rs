@@ -5,8 +5,9 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
+use super::files::read_at_most;
 use super::signed::read_signed;
-use rtad_core::snapshot::{Current, MAX_MANIFEST_BYTES, Manifest};
+use rtad_core::snapshot::{AudienceName, Current, MAX_MANIFEST_BYTES, Manifest};
 use rtad_store::Trust;
 
 /// Older files of a load or a write are abandoned.
@@ -47,18 +48,15 @@ pub fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust)
             Some((random, "tmp")) if is_hex(random, 16) => removed_when_old.push(path),
             Some((digest, "delta")) if is_hex(digest, 64) => removed_when_old.push(path),
             Some((manifest, "minisig")) => {
-                let generation = manifest
-                    .strip_suffix(".json")
-                    .and_then(|digits| digits.parse::<u64>().ok());
+                let generation = manifest.strip_suffix(".json").and_then(generation_of);
                 signatures.extend(generation.map(|generation| (generation, path.clone())));
             }
-            Some((generation, "json")) => {
-                manifests.extend(
-                    generation
-                        .parse::<u64>()
-                        .ok()
-                        .map(|generation| (generation, path.clone())),
-                );
+            Some((digits, "json")) => {
+                if let Some(generation) = generation_of(digits)
+                    && is_manifest(&path, served.audience(), generation)
+                {
+                    manifests.push((generation, path));
+                }
             }
             _ => {}
         }
@@ -112,7 +110,20 @@ pub fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust)
 
 /// Whether it is the part of a name that the cache makes of a digest or a random number.
 fn is_hex(text: &str, length: usize) -> bool {
-    text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == length && text.bytes().all(is_digit)
+}
+
+/// The generation in the name of a manifest.
+fn generation_of(digits: &str) -> Option<u64> {
+    let generation: u64 = digits.parse().ok()?;
+    (generation.to_string() == digits).then_some(generation)
+}
+
+/// Whether a file is the manifest that its name says: a date is a number too.
+fn is_manifest(path: &Path, audience: &AudienceName, generation: u64) -> bool {
+    let bytes = read_at_most(path, MAX_MANIFEST_BYTES);
+    bytes.is_ok_and(|bytes| Manifest::parse(&bytes, audience, generation).is_ok())
 }
 
 fn names_of(manifest: &Manifest) -> impl Iterator<Item = String> {

@@ -258,6 +258,9 @@ async fn only_served_and_loading_generations_are_kept() {
 
     // The load was abandoned.
     age(&fixture.folder().join("3.json"));
+    let date = fixture.folder().join("20260101.json");
+    std::fs::write(&date, "{}").unwrap();
+    age(&date);
     let staged = fixture.folder().join("0123456789abcdef.tmp");
     for is_old in [false, true] {
         std::fs::write(&staged, b"x").unwrap();
@@ -275,6 +278,7 @@ async fn only_served_and_loading_generations_are_kept() {
         ),
         (0, 4, 0)
     );
+    assert!(date.exists());
 }
 
 #[tokio::test]

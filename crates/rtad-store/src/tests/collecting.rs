@@ -49,7 +49,11 @@ async fn gc_removes_old_probes_in_every_store() {
         publish_all(&fixture, &["a"]).await;
         let before = fixture.files().await;
         let probe = "old_users/CURRENT.probe-0123456789abcdef";
-        for path in [probe, "old_users/CURRENT.probe-mine"] {
+        let others = [
+            "old_users/CURRENT.probe-mine",
+            "old_users/notes.probe-0123456789abcdef",
+        ];
+        for path in [&[probe][..], &others].concat() {
             fixture.write(path, b"4".to_vec()).await;
         }
         assert_eq!(collect(&fixture, 2, HOUR).await.unwrap().removed_probes, 0);
@@ -64,7 +68,9 @@ async fn gc_removes_old_probes_in_every_store() {
                 .removed_probes,
             1
         );
-        fixture.delete("old_users/CURRENT.probe-mine").await;
+        for path in others {
+            fixture.delete(path).await;
+        }
         assert!(fixture.files().await == before, "the generation is intact");
     }
 }

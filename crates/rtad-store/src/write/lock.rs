@@ -7,7 +7,6 @@
 //! The kernel releases the locks of a killed process. Object stores use conditional puts
 //! (`write/put.rs`) and a gc mark (`write/gc.rs`) instead.
 
-use std::ffi::OsStr;
 use std::fs::{OpenOptions, TryLockError};
 use std::io;
 use std::path::Path as FilePath;
@@ -18,7 +17,7 @@ use object_store::path::Path;
 use crate::backend::{Backend, Directory};
 use crate::blocking::blocking;
 use crate::error::StoreError;
-use crate::layout::{audience_path, window_path};
+use crate::layout::{audience_path, is_staged_name, window_path};
 use rtad_core::files::{FileLock, sync_dir};
 use rtad_core::snapshot::AudienceName;
 
@@ -293,19 +292,12 @@ fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<T
         };
         for entry in entries {
             let entry = entry?;
-            if is_staged(&entry.file_name()) {
+            if entry.file_name().to_str().is_some_and(is_staged_name) {
                 std::fs::remove_file(entry.path())?;
             }
         }
     }
     Ok(Try::Taken(lock))
-}
-
-/// Whether a file has the name under which object_store stages a write: the final name, '#' and a
-/// number. No final name has a '#'.
-fn is_staged(name: &OsStr) -> bool {
-    let parts = name.to_str().and_then(|name| name.split_once('#'));
-    parts.is_some_and(|(name, number)| !name.is_empty() && number.parse::<u64>().is_ok())
 }
 
 #[cfg(test)]
@@ -314,11 +306,32 @@ mod tests {
 
     #[test]
     fn only_staged_writes_are_swept() {
-        for name in ["CURRENT#1", "12.json#0"] {
-            assert!(is_staged(name.as_ref()), "{name}");
+        let digest = "0123456789abcdef".repeat(4);
+        let ours = [
+            "CURRENT#1",
+            "12.json#0",
+            "12.json.minisig#0",
+            "0123456789abcdef-2-3#4",
+            &format!("{digest}.chunk#5"),
+            &format!("6-{digest}.delta#7"),
+            &format!("6-{digest}.delta.minisig#7"),
+        ];
+        for name in ours {
+            assert!(is_staged_name(name), "{name}");
         }
-        for name in ["CURRENT", "#CURRENT#", "notes#old", "#1"] {
-            assert!(!is_staged(name.as_ref()), "{name}");
+        let others = [
+            "CURRENT",
+            "#CURRENT#",
+            "notes#old",
+            "#1",
+            "notes.txt#3",
+            "mine#12",
+            "CURRENT#+1",
+            "012.json#1",
+            "my-2-3#4",
+        ];
+        for name in others {
+            assert!(!is_staged_name(name), "{name}");
         }
     }
 

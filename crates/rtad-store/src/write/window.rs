@@ -25,7 +25,8 @@ use crate::blocking::blocking;
 use crate::download::RangeReader;
 use crate::error::StoreError;
 use crate::layout::{
-    window_checkpoint_path, window_checkpoints_path, window_current_path, window_path,
+    checkpoint_epoch, window_checkpoint_path, window_checkpoints_path, window_current_path,
+    window_path,
 };
 use crate::read::read_small;
 use rtad_core::snapshot::{AudienceName, Digest};
@@ -95,11 +96,6 @@ impl StoredCheckpoint {
     }
 }
 
-/// The claim of a file's name.
-fn epoch_of(name: &str) -> Option<u64> {
-    name.split('-').nth(1)?.parse().ok()
-}
-
 /// A checkpoint to upload.
 #[derive(Debug)]
 pub struct LocalCheckpoint {
@@ -163,7 +159,7 @@ impl WindowFolder {
             .await?;
         let epochs = files
             .iter()
-            .filter_map(|file| epoch_of(file.location.filename()?));
+            .filter_map(|file| checkpoint_epoch(file.location.filename()?));
         Ok(epochs.max().unwrap_or(0))
     }
 
@@ -284,7 +280,7 @@ impl WindowFolder {
                 continue;
             };
             // A later owner may have begun.
-            let is_ours = epoch_of(name).is_some_and(|epoch| epoch <= current.epoch);
+            let is_ours = checkpoint_epoch(name).is_some_and(|epoch| epoch <= current.epoch);
             if !is_ours || last.as_deref() == Some(name) {
                 continue;
             }

@@ -117,7 +117,12 @@ async fn only_a_claim_removes_half_written_checkpoints() {
     let window = folder_in(&store);
     let one = claim(&window, None, "one").await.unwrap();
     let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
-    let staged = folder.path().join(".windows/w/checkpoints/later#1");
+    let later = StoredCheckpoint {
+        number: 2,
+        ..one.checkpoint.clone().unwrap()
+    };
+    let staged = format!(".windows/w/checkpoints/{}#1", later.name());
+    let staged = folder.path().join(staged);
     std::fs::write(&staged, "half").unwrap();
     window.replace(&one, Expected::Own).await.unwrap();
     upload(&window, &one, &local(b"next", 2)).await.unwrap();
@@ -125,6 +130,27 @@ async fn only_a_claim_removes_half_written_checkpoints() {
     let one = window.current().await.unwrap().unwrap();
     claim(&window, Some(&one), "two").await.unwrap();
     assert!(!staged.exists());
+}
+
+#[tokio::test]
+async fn only_checkpoints_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+    let window = folder_in(&store);
+    let one = claim(&window, None, "one").await.unwrap();
+    let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
+    let others = ["copy-1-1", "0000000000000007-1-1-old", "mine#12"];
+    let checkpoints = folder.path().join(".windows/w/checkpoints");
+    for name in others {
+        std::fs::write(checkpoints.join(name), "mine").unwrap();
+    }
+
+    window.remove_older(&one).await.unwrap();
+    claim(&window, Some(&one), "two").await.unwrap();
+    for name in others {
+        assert!(checkpoints.join(name).exists(), "{name}");
+    }
+    assert_eq!(window.last_epoch().await.unwrap(), 1);
 }
 
 #[tokio::test]
