@@ -1,6 +1,7 @@
 //! Backend of a store: a directory or an object store's client, and its capabilities.
 
 use std::fs::Metadata;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,8 +13,10 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use super::blocking::blocking;
 use super::error::StoreError;
+use super::layout::WINDOWS;
 use super::remote;
 use super::url::Location;
+use rtad_core::snapshot::AudienceName;
 
 /// A directory, or a client of an object store.
 #[derive(Clone)]
@@ -142,6 +145,29 @@ impl Backend {
             } => Err(StoreError::NoListing { url: url.clone() }),
             _ => Ok(()),
         }
+    }
+
+    /// Whether this is a directory without a folder of an audience or of windows.
+    pub(crate) async fn is_empty_directory(&self) -> Result<bool, StoreError> {
+        let Self::Directory(Directory { root, .. }) = self else {
+            return Ok(false);
+        };
+        let root = root.clone();
+        let listed = blocking(move || -> io::Result<bool> {
+            for entry in std::fs::read_dir(root)? {
+                let name = entry?.file_name();
+                let name = name.to_str().unwrap_or_default();
+                if name == WINDOWS || name.parse::<AudienceName>().is_ok() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        listed.await.map_err(|source| StoreError::Backend {
+            action: "list",
+            path: "the store".to_owned(),
+            source: source.into(),
+        })
     }
 
     /// The objects below a folder; empty if there is no such folder.

@@ -52,6 +52,16 @@ pub enum StoreError {
         /// The directory.
         root: std::path::PathBuf,
     },
+    /// The store's directory has lost all audiences and windows that this process found in it.
+    #[error(
+        "the store's directory {} is empty, and had audiences or windows before: check the mount; \
+         a restart of this process accepts the empty directory",
+        root.display()
+    )]
+    LostMount {
+        /// The directory.
+        root: std::path::PathBuf,
+    },
     /// Work on an audience whose deltas are named by no `CURRENT`.
     #[error(
         "{audience}/CURRENT is missing, and the files in {audience}/deltas have appends, removals \
@@ -233,6 +243,7 @@ impl StoreError {
             | Self::LostCurrent { .. }
             | Self::Conditions { .. }
             | Self::NoDirectory { .. }
+            | Self::LostMount { .. }
             | Self::Backend { .. }
             | Self::Stalled { .. }
             | Self::Sign { .. }
@@ -254,7 +265,10 @@ impl StoreError {
     pub const fn is_outage(&self) -> bool {
         matches!(
             self,
-            Self::NoDirectory { .. } | Self::Backend { .. } | Self::Stalled { .. }
+            Self::NoDirectory { .. }
+                | Self::LostMount { .. }
+                | Self::Backend { .. }
+                | Self::Stalled { .. }
         )
     }
 

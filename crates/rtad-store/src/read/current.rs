@@ -58,7 +58,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A store error, or a refused `CURRENT`. A missing directory is [`StoreError::NoDirectory`].
+    /// A store error, or a refused `CURRENT`. A missing directory is [`StoreError::NoDirectory`],
+    /// one that was emptied is [`StoreError::LostMount`].
     pub async fn live(&self, audience: &AudienceName) -> Result<Option<Live>, StoreError> {
         self.live_since(audience, None).await
     }
@@ -112,7 +113,10 @@ impl Store {
         )
         .await;
         let (bytes, version) = match read {
-            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(StoreError::NotFound { .. }) => {
+                self.refuse_lost_mount().await?;
+                return Ok(None);
+            }
             Err(error) => {
                 // A server that answers 304 to a request without a condition is faulty.
                 return match last.filter(|_| is_conditional && is_not_modified(&error)) {
@@ -122,6 +126,7 @@ impl Store {
             }
             Ok(read) => read,
         };
+        self.note_content();
         let current = Current::parse(&bytes).map_err(|source| StoreError::Manifest {
             path: path.to_string(),
             source,

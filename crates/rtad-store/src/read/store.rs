@@ -1,6 +1,7 @@
 //! The read side of a store: opening it, and listing audiences and generations.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use object_store::memory::InMemory;
@@ -21,6 +22,8 @@ pub struct Store {
     pub(crate) backend: Backend,
     pub(super) stall_timeout: Duration,
     pub(super) trust: Trust,
+    /// Whether this process found content in the store: an empty directory is then a lost mount.
+    had_content: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Store {
@@ -68,6 +71,7 @@ impl Store {
             backend,
             stall_timeout: STALL_TIMEOUT,
             trust: Trust::default(),
+            had_content: Arc::default(),
         }
     }
 
@@ -109,7 +113,8 @@ impl Store {
         !self.backend.is_directory()
     }
 
-    /// Refuses a missing directory. Sends no request to an object store.
+    /// Refuses a missing directory, and remembers whether it has content. Sends no request to an
+    /// object store.
     ///
     /// # Errors
     ///
@@ -117,6 +122,23 @@ impl Store {
     pub async fn check_directory(&self) -> Result<(), StoreError> {
         if !self.is_remote() {
             self.objects(&Path::default()).await?;
+            if !self.backend.is_empty_directory().await? {
+                self.note_content();
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers that the store has an audience or a window.
+    pub(crate) fn note_content(&self) {
+        self.had_content.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses a directory without audiences and windows in which this process found some before.
+    pub(crate) async fn refuse_lost_mount(&self) -> Result<(), StoreError> {
+        if self.had_content.load(Ordering::Relaxed) && self.backend.is_empty_directory().await? {
+            let root = self.backend.url().into();
+            return Err(StoreError::LostMount { root });
         }
         Ok(())
     }

@@ -84,7 +84,37 @@ async fn changes_of_what_existed_leave_an_empty_directory_empty() {
     std::fs::create_dir(root).unwrap();
 
     for error in errors_of_writes(&fixture.writer, &mut ledger).await {
-        assert!(matches!(error, StoreError::NotFound { .. }), "{error:?}");
+        let is_refused = matches!(
+            error,
+            StoreError::NotFound { .. } | StoreError::LostMount { .. }
+        );
+        assert!(is_refused, "{error:?}");
+    }
+    // Another audience, which a PUT would create.
+    let other = "other".parse().unwrap();
+    for error in [
+        fixture.writer.base(&other).await.unwrap_err(),
+        fixture.writer.ledger(&other).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, StoreError::LostMount { .. }), "{error:?}");
     }
     assert_eq!(std::fs::read_dir(root).unwrap().count(), 0);
+}
+
+/// A process that has read nothing but the names in the directory.
+#[tokio::test]
+async fn directory_that_had_content_at_the_start_is_not_taken_for_a_new_one() {
+    for folder in ["a", ".windows"] {
+        let fixture = StoreFixture::directory();
+        let root = fixture.folder.as_ref().unwrap().path();
+        assert!(fixture.writer.base(&audience()).await.is_ok());
+        std::fs::create_dir(root.join(folder)).unwrap();
+        fixture.store().check_directory().await.unwrap();
+        assert!(fixture.writer.base(&audience()).await.is_ok());
+
+        std::fs::remove_dir(root.join(folder)).unwrap();
+        let error = fixture.writer.base(&audience()).await.unwrap_err();
+        assert!(matches!(error, StoreError::LostMount { .. }), "{error:?}");
+        assert!(error.is_outage());
+    }
 }

@@ -172,6 +172,7 @@ impl WindowFolder {
             read => read?,
         };
         let expected = WindowCurrent::FORMAT;
+        self.store.store().note_content();
         let current: Option<WindowCurrent> = serde_json::from_slice(&bytes).ok();
         match current.filter(|current| current.format == expected) {
             Some(current) => Ok(Some((current, version))),
