@@ -28,6 +28,17 @@ pub enum SyncError {
         /// The audience.
         audience: AudienceName,
     },
+    /// A served audience has no `CURRENT` any more. A deletion leaves one.
+    #[error(
+        "{audience}/CURRENT is gone, and generation {served} stays served: check the store's \
+         mount, or restore the file"
+    )]
+    Gone {
+        /// The audience.
+        audience: AudienceName,
+        /// Generation being served.
+        served: u64,
+    },
     /// The audience was deleted.
     #[error("audience {audience} was deleted: take it out of the config, or publish it again")]
     Deleted {
@@ -107,7 +118,7 @@ impl SyncError {
         match self {
             Self::Store(error) => error.cause(),
             Self::Late { .. } => "store",
-            Self::NotPublished { .. } | Self::Deleted { .. } => "not_found",
+            Self::NotPublished { .. } | Self::Gone { .. } | Self::Deleted { .. } => "not_found",
             Self::Stale { .. } => "stale",
             Self::Expired { .. } => "expired",
             Self::TooLarge { .. } | Self::InsufficientMemory { .. } => "too_large",
@@ -147,6 +158,7 @@ impl SyncError {
             | Self::Cache { .. } => true,
             Self::Late { .. }
             | Self::NotPublished { .. }
+            | Self::Gone { .. }
             | Self::Deleted { .. }
             | Self::Stale { .. } => false,
         }
@@ -178,6 +190,10 @@ mod tests {
             },
             SyncError::NotPublished {
                 audience: audience.clone(),
+            },
+            SyncError::Gone {
+                audience: audience.clone(),
+                served: 1,
             },
             SyncError::Deleted { audience },
             SyncError::Stale {

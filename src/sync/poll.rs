@@ -83,10 +83,8 @@ impl Syncer {
         let snapshot = match result {
             Ok(Polled::Loaded(snapshot)) => snapshot,
             Ok(_) => return Ok(None),
-            // The store is available, and the cached copy is obsolete.
-            Err(error @ (SyncError::NotPublished { .. } | SyncError::Deleted { .. })) => {
-                return Err(error);
-            }
+            // The cached copy is obsolete. Without a `CURRENT`, the mount may be lost.
+            Err(error @ SyncError::Deleted { .. }) => return Err(error),
             Err(error) if self.served(name).is_some() => return Err(error),
             Err(error) => self.load_from_cache(name, progress).await.ok_or(error)?,
         };
@@ -106,7 +104,7 @@ impl Syncer {
     ) -> Result<Option<Polled>, SyncError> {
         let may_serve_cache = audience.snapshot.is_none() && self.cache.is_some();
         let current = self
-            .read_first(&audience.name, may_serve_cache, progress)
+            .read_first(&audience, may_serve_cache, progress)
             .await?;
         if may_serve_cache
             && let Some(snapshot) = self.serve_cached(&audience.name, progress, &current).await
@@ -125,10 +123,11 @@ impl Syncer {
     /// than [`START_TIMEOUT`].
     async fn read_first(
         &self,
-        name: &AudienceName,
+        audience: &Audience,
         may_serve_cache: bool,
         progress: &mut Progress,
     ) -> Result<Current, SyncError> {
+        let name = &audience.name;
         let is_cached = match self.cache.as_ref().filter(|_| may_serve_cache) {
             Some(cache) => cache.remember_state(name).await && !progress.is_cache_unusable,
             None => false,
@@ -147,10 +146,19 @@ impl Syncer {
             .await
             .unwrap_or(Err(late))?;
         let live = progress.live.as_ref();
-        let not_published = || SyncError::NotPublished {
-            audience: name.clone(),
+        let Some(live) = live else {
+            let audience_name = name.clone();
+            let Some(served) = &audience.snapshot else {
+                return Err(SyncError::NotPublished {
+                    audience: audience_name,
+                });
+            };
+            return Err(SyncError::Gone {
+                audience: audience_name,
+                served: served.manifest().generation(),
+            });
         };
-        let current = live.ok_or_else(not_published)?.current.clone();
+        let current = live.current.clone();
         // Nothing is served yet that would hold the restriction, and the next start may lack the
         // store.
         if let Some(cache) = self.cache.as_ref().filter(|_| may_serve_cache) {

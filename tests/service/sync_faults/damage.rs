@@ -36,7 +36,7 @@ fn damaged_current_is_rejected_until_repaired() {
             Damage::new(
                 "deleted",
                 "not_found",
-                "audience old_users is not in the store: ",
+                "old_users/CURRENT is gone, and generation ",
             )
             .deleted("CURRENT"),
             Damage::new(

@@ -134,6 +134,18 @@ fn pod_with_cache_starts_without_the_store_directory() {
     assert_serves(&mut server, 1, 1);
     assert_eq!(server.last_sync(AUDIENCE).0, "store");
     assert_eq!(server.metric("rtad_cache_starts_total{"), 1);
+
+    // A mount point without its mount.
+    std::fs::create_dir(&site.depot.root).unwrap();
+    let mut server = start();
+    assert_serves(&mut server, 1, 1);
+    wait_until("it polls again", || {
+        server.sync_count(AUDIENCE, "not_found") >= 2
+    });
+    let (result, error) = server.last_sync(AUDIENCE);
+    assert_eq!(result, "not_found");
+    let expected = "old_users/CURRENT is gone, and generation 1 stays served: check the store";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]
@@ -270,12 +282,15 @@ fn expired_audience_is_not_served_from_the_cache() {
 }
 
 #[test]
-fn empty_store_counts_as_reachable() {
+fn store_without_current_is_no_reason_to_serve_nothing() {
     let site = Site::new();
     let cache = site.cache();
     assert_serves(&mut site.start(Some(&cache)), 1, 1);
     site.depot.put(AUDIENCE, "CURRENT", None);
     let mut server = site.start(Some(&cache));
+    assert_serves(&mut server, 1, 1);
+    assert!(server.sync_count(AUDIENCE, "not_found") >= 1);
+    let mut server = site.start(None);
     assert!(!server.is_ready() && server.sync_count(AUDIENCE, "not_found") >= 1);
 }
 

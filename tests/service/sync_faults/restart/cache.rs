@@ -9,6 +9,8 @@ fn cached_chunks_that_a_store_created_anew_does_not_continue_are_not_read() {
     site.publish(2);
     assert_serves(&mut site.start(Some(&cache)), 2, 2);
     std::fs::remove_dir_all(site.depot.root.join(AUDIENCE)).unwrap();
+    // An empty directory would be a lost mount.
+    std::fs::create_dir(site.depot.root.join("other")).unwrap();
     site.publish(3);
     let mut server = site.start(Some(&cache));
     assert_serves(&mut server, 1, 3);
