@@ -43,6 +43,8 @@ mod trust;
 mod value;
 mod warnings;
 
+use std::path::PathBuf;
+
 use rtad_config::Document;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -117,6 +119,9 @@ pub struct Config {
     /// Hash of all files that were read. Comparable within one process only.
     #[serde(skip)]
     pub fingerprint: u64,
+    /// The files that keys name, but for schemas.
+    #[serde(skip)]
+    pub files: Vec<PathBuf>,
     /// The first 16 hex digits of the SHA-256 of the file: the same in each pod.
     #[serde(skip)]
     pub id: String,
@@ -178,6 +183,7 @@ impl Config {
         platform::check_values(d, platforms, strategies, vocabulary);
         platform::check_tags(d, platforms, strategies, experiments, vocabulary);
         config.fingerprint = d.fingerprint();
+        config.files = d.files().to_vec();
         config.id = const_hex::encode(&Sha256::digest(text)[..8]);
         Ok((config, document.finish()))
     }

@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use assemble::Assembly;
 pub use error::StartError;
-pub use reload::Reread;
+pub use reload::{Reread, read_settled};
 pub use running::Running;
 
 use crate::cap::Caps;

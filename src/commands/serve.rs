@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtad::offline::{OfflineError, read_config};
-use rtad::serve::Reread;
+use rtad::serve::{Reread, read_settled};
 use rtad_cli::command_error::CommandError;
 use rtad_core::error_chain::error_chain;
 use rtad_core::files::open_regular;
@@ -38,6 +38,7 @@ pub async fn serve(arguments: Serve) -> Result<(), CommandError> {
     let mut flags = ports.flags();
     flags.extend(store.map(|store| ("store.url", store)));
     flags.extend(workers.map(|workers| ("server.workers", workers)));
+    let path = file.clone();
     let read = move || {
         // A pipe has its text once, and blocks a reload.
         let name = file.display();
@@ -45,8 +46,12 @@ pub async fn serve(arguments: Serve) -> Result<(), CommandError> {
 
         read_config(&file, &flags)
     };
-    let assembly = read()?;
+    let mut assembly = read()?;
     let reread: Reread = Box::new(move || read().map_err(|error| error_chain(&error)));
+    // A valid beginning of a file may lack a condition or a cap.
+    if assembly.may_be_unfinished(&path) {
+        assembly = read_settled(&reread).map_err(OfflineError::Usage)?;
+    }
 
     // The handler precedes the start: a SIGHUP without a handler would end the process during the
     // first load.

@@ -4,6 +4,7 @@
 //! kind are reported together, and nothing is served before there are none.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
@@ -18,6 +19,7 @@ use crate::platform::{Access, Failure, KINDS, Platform};
 use crate::strategy::{Rule, Scheduled, Strategy, ValueEntry};
 use crate::sync::CatalogPlan;
 use crate::telemetry::Route;
+use rtad_core::files::may_be_unfinished;
 use rtad_core::snapshot::AudienceName;
 
 /// A configuration without mistakes, and the platforms that were built from it.
@@ -83,6 +85,16 @@ impl Assembly {
         }
         config.fingerprint = fingerprint.finish();
         mistakes.into_result(Self { config, platforms })
+    }
+
+    /// Whether the config's `file`, or one that it names, may still be being written.
+    pub fn may_be_unfinished(&self, file: &Path) -> bool {
+        let platforms = self.config.platforms.iter();
+        let with_schema = platforms.filter(|platform| platform.proto.is_some());
+        let mut schemas = with_schema.map(|platform| &platform.proto_path);
+        may_be_unfinished(file)
+            || self.config.files.iter().any(|file| may_be_unfinished(file))
+            || schemas.any(|schema| may_be_unfinished(schema))
     }
 
     /// Consequences of valid settings that surprise: a sentence each. On Kubernetes a cache

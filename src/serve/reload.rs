@@ -21,6 +21,24 @@ const MAX_INTERVALS: u32 = 32;
 /// Reads the configuration anew, for a reload. May block.
 pub type Reread = Box<dyn Fn() -> Result<Assembly, String> + Send + Sync>;
 
+/// Reads the files twice. Different contents are a mistake: the files are being written. Blocks.
+///
+/// # Errors
+///
+/// The mistakes of the config, or that the files changed.
+pub fn read_settled(reread: &Reread) -> Result<Assembly, String> {
+    let first = FilesRead::of(&reread());
+    std::thread::sleep(SETTLING);
+    let second = reread();
+    if FilesRead::of(&second) != first {
+        return Err(format!(
+            "the files of the config changed within {SETTLING:?}: found files that are being \
+             written, expected whole ones"
+        ));
+    }
+    second
+}
+
 /// Logs the warnings about a config.
 pub fn warn_of(assembly: &Assembly) {
     let is_on_kubernetes = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
@@ -114,7 +132,7 @@ impl Reloader {
     pub(super) async fn reload(&self) -> Result<Reloaded, String> {
         let mut state = self.state.lock().await;
         tracing::info!("reloading the config");
-        let assembly = self.read_settled().await;
+        let assembly = self.read(read_settled).await;
         let found = FilesRead::of(&assembly);
         let result = match assembly {
             Ok(assembly) => match moves(&state.config.experiments, &assembly.config.experiments) {
@@ -167,24 +185,13 @@ impl Reloader {
         Ok(config)
     }
 
-    /// Reads the files twice. Different contents are a mistake: the files are being written.
-    async fn read_settled(&self) -> Result<Assembly, String> {
-        let first = FilesRead::of(&self.read().await);
-        tokio::time::sleep(SETTLING).await;
-        let second = self.read().await;
-        if FilesRead::of(&second) != first {
-            return Err(format!(
-                "the files of the config changed within {SETTLING:?}: found files that are being \
-                 written, expected whole ones"
-            ));
-        }
-        second
-    }
-
-    /// Reads the files on the blocking pool.
-    async fn read(&self) -> Result<Assembly, String> {
+    /// Reads the files on the blocking pool, in this way.
+    async fn read(
+        &self,
+        read: impl FnOnce(&Reread) -> Result<Assembly, String> + Send + 'static,
+    ) -> Result<Assembly, String> {
         let reread = Arc::clone(&self.reread);
-        tokio::task::spawn_blocking(move || reread())
+        tokio::task::spawn_blocking(move || read(&reread))
             .await
             .map_err(|_| "reading the config panicked".to_owned())?
     }
@@ -199,7 +206,7 @@ impl Reloader {
         let mut intervals_left = 0_u32;
         loop {
             tokio::time::sleep(interval).await;
-            let found = FilesRead::of(&self.read().await);
+            let found = FilesRead::of(&self.read(|reread| reread()).await);
             let state = self.state.lock().await;
             let is_refused = state.refused.as_ref() == Some(&found);
             // The served config is reloaded once after a refusal too, so that its recovery is

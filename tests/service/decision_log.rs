@@ -10,6 +10,7 @@ use rtad_store::write::Change;
 use serde_json::{Value, json};
 use testkit::client::metric;
 use testkit::process::Outcome;
+use testkit::sandbox::make_old;
 use testkit::store::{Depot, hex};
 use testkit::wait_until;
 
@@ -20,7 +21,9 @@ const SECRET: &str = "0123456789abcdef";
 
 /// The configuration of a log in the store's folder, with more lines of `[log]`.
 fn log(store: &TestStore, lines: &str) -> String {
-    fs::write(store.path().join("log.key"), format!("{SECRET}\n")).unwrap();
+    let secret = store.path().join("log.key");
+    fs::write(&secret, format!("{SECRET}\n")).unwrap();
+    make_old(&secret);
     let folder = store.path().join("log");
     format!("{RULES}{PLATFORMS}[log]\nto = {folder:?}\nkey_secret_file = \"log.key\"\n{lines}\n")
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use testkit::client::{Client, metric_sum};
+use testkit::sandbox::make_old;
 
 use crate::rtad_process::{RTAD, Rtad};
 
@@ -26,6 +27,7 @@ impl Pod {
         let often = "poll_interval = \"100ms\"";
         let store = format!("[store]\nurl = {store:?}\n{often}\n{lines}\n{RULES}");
         std::fs::write(&file, format!("{ports}{store}")).unwrap();
+        make_old(&file);
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{before} exec \"$0\" serve --config \"$1\"")]);
         shell.args([RTAD.as_ref(), file.as_os_str()]);

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use testkit::client::Client;
 use testkit::process::{self, Outcome, Service};
+use testkit::sandbox::make_old;
 use testkit::wait_until;
 
 /// The program under test.
@@ -40,8 +41,10 @@ impl Rtad {
         Self::start(&mut command(arguments, variables))
     }
 
-    /// Starts `rtad serve --config FILE` and waits until it serves.
+    /// Starts `rtad serve --config FILE` and waits until it serves. The file is made old: the start
+    /// reads a young one twice.
     pub fn serve(file: &Path, variables: &[(&str, &str)]) -> Self {
+        make_old(file);
         let rtad = Self::spawn(
             &[
                 OsStr::new("serve"),

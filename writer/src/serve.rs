@@ -181,7 +181,7 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
     let mut config = args
         .config
         .as_deref()
-        .map(Config::read)
+        .map(Config::read_settled)
         .transpose()?
         .unwrap_or_default();
     let tokens = tokens(&args, &config)?;

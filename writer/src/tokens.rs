@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use parking_lot::RwLock;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_core::files::SETTLING;
+use rtad_core::files::{SETTLING, may_be_unfinished};
 use rtad_http::tokens::{MIN_TOKEN_BYTES, NotTokens, bearer_token, parse_tokens};
 use subtle::{Choice, ConstantTimeEq as _};
 
@@ -63,8 +63,13 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// Reads the files; twice if one was changed lately. Blocks.
     pub fn from_files(files: Vec<TokenFile>) -> Result<Self, TokenError> {
-        let tokens = RwLock::new(read(&files)?);
+        let mut tokens = read(&files)?;
+        if files.iter().any(|file| may_be_unfinished(&file.path)) {
+            tokens = read_settled(&files)?;
+        }
+        let tokens = RwLock::new(tokens);
         Ok(Self { files, tokens })
     }
 
@@ -79,18 +84,9 @@ impl Tokens {
     /// Rereads the files, twice, as one may be being written. Returns the number of old tokens that
     /// are not accepted any more. An error leaves the old tokens valid. Blocks.
     pub fn reload(&self) -> Result<usize, TokenError> {
-        let first = read(&self.files)?;
-        std::thread::sleep(SETTLING);
-        let second = read(&self.files)?;
-        if first != second {
-            let mistake = "found token files that are being written, expected whole ones";
-            return Err(TokenError {
-                mistakes: vec![mistake.to_owned()],
-            });
-        }
-
-        let old = std::mem::replace(&mut *self.tokens.write(), Arc::clone(&second));
-        Ok(old.iter().filter(|token| !second.contains(token)).count())
+        let tokens = read_settled(&self.files)?;
+        let old = std::mem::replace(&mut *self.tokens.write(), Arc::clone(&tokens));
+        Ok(old.iter().filter(|token| !tokens.contains(token)).count())
     }
 
     /// Whether every request is admitted.
@@ -143,6 +139,20 @@ impl Tokens {
             (false, false) => Err(NotAdmitted::Unknown),
         }
     }
+}
+
+/// Reads the files twice, as one may be being written.
+fn read_settled(files: &[TokenFile]) -> Result<Arc<[Token]>, TokenError> {
+    let first = read(files)?;
+    std::thread::sleep(SETTLING);
+    let second = read(files)?;
+    if first != second {
+        let mistake = "found token files that are being written, expected whole ones";
+        return Err(TokenError {
+            mistakes: vec![mistake.to_owned()],
+        });
+    }
+    Ok(second)
 }
 
 fn read(files: &[TokenFile]) -> Result<Arc<[Token]>, TokenError> {

@@ -25,6 +25,8 @@ pub struct Document<'a> {
     tree: Tree<'a>,
     mistakes: Mistakes,
     contents: DefaultHasher,
+    /// The files that were read because a key names them.
+    files: Vec<PathBuf>,
     ignores_missing_files: bool,
 }
 
@@ -48,6 +50,7 @@ impl<'a> Document<'a> {
             tree,
             mistakes: Mistakes::new(places),
             contents: DefaultHasher::new(),
+            files: Vec::new(),
             ignores_missing_files: false,
         };
         document.saw(text.as_bytes());
@@ -283,6 +286,7 @@ impl<'a> Document<'a> {
         match read_regular(&path) {
             Ok(contents) => {
                 self.saw(&contents);
+                self.files.push(path);
                 Some(contents)
             }
             Err(error) if self.ignores_missing_files && error.kind() == ErrorKind::NotFound => None,
@@ -306,6 +310,11 @@ impl<'a> Document<'a> {
     /// Hash of the document and all files that it names.
     pub fn fingerprint(&self) -> u64 {
         self.contents.finish()
+    }
+
+    /// The files that the document names, as far as they were read.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// All mistakes.

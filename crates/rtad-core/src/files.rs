@@ -145,6 +145,18 @@ pub fn read_settled(path: &Path) -> io::Result<Vec<u8>> {
     Ok(second)
 }
 
+/// Whether a file may still be being written: it was changed within twice [`SETTLING`]. Two readings
+/// of an older one would be equal too. Only a regular file may be read twice.
+pub fn may_be_unfinished(path: &Path) -> bool {
+    let Ok(found) = std::fs::metadata(path) else {
+        return false;
+    };
+    // A time in the future is one of another clock.
+    let changed = found.modified();
+    found.is_file()
+        && changed.is_ok_and(|changed| changed.elapsed().map_or(true, |age| age < 2 * SETTLING))
+}
+
 /// Makes the names in a folder durable.
 ///
 /// # Errors
@@ -164,6 +176,8 @@ pub fn private() -> OpenOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -177,6 +191,21 @@ mod tests {
             assert!(reading.join().unwrap().is_err());
         });
         assert_eq!(read_settled(file.path()).unwrap(), b"half and half");
+    }
+
+    #[test]
+    fn file_that_was_changed_lately_may_be_unfinished() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let second = Duration::from_secs(1);
+        for (changed, expected) in [
+            (SystemTime::now() - 2 * second, false),
+            (SystemTime::now(), true),
+            (SystemTime::now() + 60 * second, true),
+        ] {
+            file.as_file().set_modified(changed).unwrap();
+            assert_eq!(may_be_unfinished(file.path()), expected);
+        }
+        assert!(!may_be_unfinished(Path::new("/none")));
     }
 
     #[test]

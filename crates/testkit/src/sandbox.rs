@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use rtad_core::device::IdKind;
 use rtad_core::synth::Synth;
@@ -40,6 +41,13 @@ fn command_of(program: &str, folder: &Path, arguments: &str) -> Command {
             .map(|argument| argument.replace("{}", folder)),
     );
     command
+}
+
+/// Makes a file look as if it was last changed ten seconds ago.
+pub fn make_old(file: &Path) {
+    let changed = SystemTime::now() - Duration::from_secs(10);
+    let file = std::fs::File::options().write(true).open(file).unwrap();
+    file.set_modified(changed).unwrap();
 }
 
 /// A folder with a store, removed on drop.

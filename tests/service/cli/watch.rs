@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -155,6 +156,38 @@ fn file_that_is_saved_in_place_counts_once_it_is_whole() {
     std::fs::write(&file, config(&whole)).unwrap();
     let removed = rtad.log("the reloaded config lacks what was served", 1);
     assert_eq!(removed["removed"], "strategy.no-vip.when");
+}
+
+#[test]
+fn start_over_a_file_that_is_being_written_is_refused() {
+    let store = TestStore::with_everything();
+    let folder = tempfile::tempdir().unwrap();
+    let (file, aside) = (folder.path().join("rtad.toml"), folder.path().join("aside"));
+    let write = |version: u32| {
+        std::fs::write(&aside, store.config("", &format!("{RULES}# {version}\n"))).unwrap();
+        std::fs::rename(&aside, &file).unwrap();
+    };
+    write(0);
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in 1.. {
+                if has_ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                write(version);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
+        let started = Rtad::spawn(&arguments, &[]).serving();
+        has_ended.store(true, Ordering::Relaxed);
+        let log = started.err().expect("it ends");
+        assert!(
+            log.contains("the files of the config changed within 500ms"),
+            "{log}"
+        );
+    });
 }
 
 /// An audience that follows a window has new deltas at every poll.

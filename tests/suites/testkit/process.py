@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 from . import programs
@@ -16,6 +17,12 @@ from .ports import HOST, free_ports
 from .waiting import WAIT_SECONDS, wait_until
 
 ANY_PORTS = {"RTAD_LISTEN": "127.0.0.1:0", "RTAD_ADMIN_LISTEN": "127.0.0.1:0"}
+
+
+def make_old(path):
+    """Makes a file look as if it was last changed ten seconds ago: a start reads a young one twice."""
+    changed = time.time() - 10
+    os.utime(path, (changed, changed))
 
 
 class Process:
@@ -112,6 +119,8 @@ class Rtad(Process):
 
     def __init__(self, *flags, log, variables=None, **options):
         env = os.environ | ANY_PORTS | (variables or {})
+        if "--config" in flags:
+            make_old(flags[flags.index("--config") + 1])
         super().__init__(programs.RTAD, "serve", *flags, log=log, env=env, **options)
 
     def status(self):
@@ -137,6 +146,8 @@ class Writer(Process):
         self.token = folder / "token"
         self.token.write_text(self.TOKEN)
         (folder / "rtad-writer.toml").write_text(config)
+        for name in ["token", "rtad-writer.toml"]:
+            make_old(folder / name)
         (folder / "store").mkdir(exist_ok=True)
         self.address, self.admin = (f"{HOST}:{port}" for port in free_ports(2))
         flags = ["--config", "rtad-writer.toml", "--store", "store", "--token-file", self.token]

@@ -4,11 +4,13 @@ mod callback;
 mod tables;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_config::Document;
+use rtad_core::files::{may_be_unfinished, read_settled};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
@@ -174,10 +176,25 @@ impl Config {
         window.map(|window| window.take_over = true).is_some()
     }
 
+    /// As [`Self::read`], at a start: a file that was changed lately is read twice, as a valid
+    /// beginning of it may lack a window.
+    pub fn read_settled(path: &Path) -> Result<Self, ConfigError> {
+        let mut text = std::fs::read_to_string(path);
+        if may_be_unfinished(path) {
+            let settled = read_settled(path);
+            text = settled.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        }
+        Self::of_text(path, text)
+    }
+
     /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        Self::of_text(path, std::fs::read_to_string(path))
+    }
+
+    fn of_text(path: &Path, text: io::Result<String>) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        let text = text.map_err(|source| ConfigError::Read {
             path: shown.clone(),
             source,
         })?;

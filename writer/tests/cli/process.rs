@@ -10,7 +10,7 @@ use rtad_core::snapshot::{Current, Snapshot};
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
 use testkit::process::{Outcome, Service};
-use testkit::sandbox::{Sandbox, command};
+use testkit::sandbox::{Sandbox, command, make_old};
 use testkit::store::Depot;
 
 /// Log message with the addresses.
@@ -29,7 +29,13 @@ impl Serve {
     }
 
     pub fn over(sandbox: &Sandbox, store: &str, more: &str) -> Self {
-        sandbox.file("tokens", format!("{TOKEN}\nanother-token-0123456789\n"));
+        let tokens = sandbox.file("tokens", format!("{TOKEN}\nanother-token-0123456789\n"));
+        // The start reads young files twice.
+        make_old(&tokens);
+        let config = sandbox.path().join("writer.toml");
+        if config.exists() {
+            make_old(&config);
+        }
         let arguments = format!(
             "--store {store} --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
              {{}}/tokens {more}"

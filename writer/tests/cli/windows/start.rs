@@ -1,7 +1,10 @@
 //! Start of a service with windows, and its admin port.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use serde_json::json;
-use testkit::sandbox::Sandbox;
+use testkit::sandbox::{Sandbox, make_old};
 use testkit::store::{Depot, Spec};
 
 use super::{FSYNC, day, keys, path, serve};
@@ -75,6 +78,42 @@ fn start_over_a_built_audience_is_refused() {
                     replace its devices; give the [[audience]] another name, or delete";
     assert!(refused.stderr.contains(expected), "{refused:?}");
     assert!(sandbox.store() == before && !state.exists());
+}
+
+/// A valid beginning of a config may lack a window, and its audience would not be written.
+#[test]
+fn start_over_a_config_that_is_being_written_is_refused() {
+    let sandbox = Sandbox::with_store();
+    let tokens = sandbox.file("tokens", format!("{TOKEN}\n"));
+    make_old(&tokens);
+    let write = |version: u32| {
+        let text = format!("state_dir = \"s\"\n# {version}\n");
+        let aside = sandbox.file("aside", text);
+        std::fs::rename(aside, sandbox.path().join("writer.toml")).unwrap();
+    };
+    write(0);
+    let has_ended = AtomicBool::new(false);
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in 1.. {
+                if has_ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                write(version);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        // Should it start, it ends because of the address.
+        let ended = sandbox.run(
+            "--store {}/s --listen 192.0.2.1:1 --admin-listen 127.0.0.1:0 --token-file {}/tokens \
+             --config {}/writer.toml",
+        );
+        has_ended.store(true, Ordering::Relaxed);
+        ended
+    });
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    let expected = "found a file that is being written, expected a whole one";
+    assert!(refused.stderr.contains(expected), "{refused:?}");
 }
 
 #[test]
