@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::{Config, Secret};
+use super::{Config, PlatformConfig, Secret, SignatureConfig, StrategyConfig};
 
 /// Stands for changes that the keys do not show: secrets, and files that keys name.
 const CONTENTS: &str = "contents of secrets or files";
@@ -21,7 +21,8 @@ impl Config {
 
     /// The parts of the `old` config that this one lacks as soon as it is served, such as
     /// `strategy.new-users` or `strategy.new-users.exclude: 1 of 2 entries`. A removed secret is
-    /// counted, whether or not another one replaces it.
+    /// counted, whether or not another one replaces it; so is a path, a mapping of a strategy id, a
+    /// share of a cap, and a stricter mode of signatures.
     pub fn removals(&self, old: &Self) -> Vec<String> {
         let table = |config: &Self| Table::try_from(config).expect("plain values serialize");
         let mut removals = Vec::new();
@@ -34,14 +35,58 @@ impl Config {
 
         let tokens = (&self.server.api.tokens, &old.server.api.tokens);
         add_secrets("server.api.token_files", tokens.0, tokens.1, &mut removals);
+        for strategy in &old.strategies {
+            let mut served = self.strategies.iter();
+            if let Some(new) = served.find(|served| served.name == strategy.name) {
+                add_share(new, strategy, &mut removals);
+            }
+        }
         for platform in &old.platforms {
             let mut served = self.platforms.iter();
             if let Some(new) = served.find(|served| served.name == platform.name) {
-                let key = format!("platform.{}.headers", platform.name);
-                add_secrets(&key, &new.secrets(), &platform.secrets(), &mut removals);
+                add_platform(new, platform, &mut removals);
             }
         }
         removals
+    }
+}
+
+/// A pod without its share takes the whole cap.
+fn add_share(new: &StrategyConfig, old: &StrategyConfig, removals: &mut Vec<String>) {
+    let share = |strategy: &StrategyConfig| strategy.cap.as_ref().and_then(|cap| cap.share);
+    if share(new) == Some(1.0) && share(old).is_some_and(|share| share < 1.0) {
+        removals.push(format!("strategy.{}.cap.share", old.name));
+    }
+}
+
+/// Values in whose place another one is served, and secrets.
+fn add_platform(new: &PlatformConfig, old: &PlatformConfig, removals: &mut Vec<String>) {
+    let table = format!("platform.{}", old.name);
+    if new.path != old.path {
+        removals.push(format!("{table}.path"));
+    }
+    for (id, strategy) in &old.strategies {
+        if new
+            .strategies
+            .get(id)
+            .is_some_and(|found| found != strategy)
+        {
+            removals.push(format!("{table}.strategies.{id}"));
+        }
+    }
+    let headers = format!("{table}.headers");
+    add_secrets(&headers, &new.secrets(), &old.secrets(), removals);
+
+    if let (Some(new), Some(old)) = (&new.signature, &old.signature) {
+        if new.mode > old.mode {
+            removals.push(format!("{table}.signature.mode"));
+        }
+        let secrets = |signature: &SignatureConfig| -> Vec<Secret> {
+            let secrets = signature.secrets.iter();
+            secrets.map(|secret| secret.secret.clone()).collect()
+        };
+        let key = format!("{table}.signature.secrets");
+        add_secrets(&key, &secrets(new), &secrets(old), removals);
     }
 }
 
@@ -184,5 +229,42 @@ mod tests {
         assert_eq!(old.removals(&old), [""; 0]);
         let none = config("");
         assert!(none.removals(&old).contains(&"server.api".to_owned()));
+    }
+
+    #[test]
+    fn values_that_take_the_place_of_others_are_removals() {
+        let config = |share: &str, path: &str, strategies: &str, mode: &str| {
+            let text = format!(
+                "[[strategy]]\nname = \"s\"\n\
+                 cap = {{ unique_devices = 10, per = \"day\", share = {share} }}\n\
+                 [[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"{path}\"\n\
+                 strategies = {{ A = \"s\", B = \"{strategies}\" }}\n\
+                 [platform.signature]\nmode = \"{mode}\"\nalgorithm = \"md5\"\n\
+                 template = \"{{secret}}\"\nin = \"query:sign\"\n\
+                 secrets = [{{ value = \"one\" }}, {{ value = \"two\" }}]\n"
+            );
+            toml::from_str::<Config>(&text).unwrap()
+        };
+        let with_secrets = |mut config: Config, secrets: [&str; 2]| {
+            let signature = config.platforms[0].signature.as_mut().unwrap();
+            for (entry, secret) in signature.secrets.iter_mut().zip(secrets) {
+                entry.secret = Secret::new(secret);
+            }
+            config
+        };
+        let old = with_secrets(config("0.25", "/a", "t", "enforce"), ["one", "two"]);
+        for mode in ["observe", "off"] {
+            let new = with_secrets(config("1.0", "/b", "s", mode), ["one", "three"]);
+            let expected = [
+                "strategy.s.cap.share",
+                "platform.p.path",
+                "platform.p.strategies.B",
+                "platform.p.signature.mode",
+                "platform.p.signature.secrets: 1 of 2 secrets",
+            ];
+            assert_eq!(new.removals(&old), expected);
+            assert_eq!(old.removals(&new).len(), 3, "stricter is no removal");
+        }
+        assert_eq!(old.removals(&old), [""; 0]);
     }
 }

@@ -38,8 +38,8 @@ pub struct SignatureConfig {
     pub secrets: Vec<SecretConfig>,
 }
 
-/// Handling of a wrong signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Handling of a wrong signature, the strictest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SignatureMode {
     /// The request is rejected.
