@@ -48,7 +48,7 @@ use owner::ClaimError;
 use remote::RemoteWindow;
 use reports::Reports;
 use served::ReadWindow;
-use source::{SourceError, live_window};
+use source::{SourceError, live_window, warn_of_dropped};
 pub use window::{AnyWindow, Info};
 
 /// A window that cannot be served.
@@ -143,6 +143,7 @@ impl Windows {
         if let Some(shortage) = memory_shortage(config, &Headroom::default()) {
             return Err(shortage);
         }
+        warn_of_dropped(config, store.store()).await;
         for audience in &config.audiences {
             let live = store.store().live(&audience.name).await;
             let live = live.map_err(|error| WindowError::Source(error.into()))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::sandbox::{Sandbox, make_old};
 use testkit::store::{Depot, Spec};
+use testkit::wait_until;
 
 use super::{FSYNC, day, keys, path, serve};
 use crate::process::TOKEN;
@@ -78,6 +79,26 @@ fn start_over_a_built_audience_is_refused() {
                     replace its devices; give the [[audience]] another name, or delete";
     assert!(refused.stderr.contains(expected), "{refused:?}");
     assert!(sandbox.store() == before && !state.exists());
+}
+
+#[test]
+fn window_that_the_config_lacks_is_named_with_its_audiences() {
+    let sandbox = Sandbox::with_store();
+    let follower = "[[audience]]\nname = \"often\"\nfrom_window = \"day\"\nmin_count = 2\n";
+    let before = serve(&sandbox, &format!("{}{follower}", day()));
+    let often = "/v1/audiences/often";
+    wait_until("the audience", || before.connect().get(often).status == 200);
+    before.signal("TERM");
+    assert_eq!(before.wait().status, Some(0));
+
+    let after = serve(&sandbox, FSYNC);
+    let message = "state_dir has a window without a [[window]]: no event changes its audiences; \
+                   delete them and its folder, or restore the [[window]]";
+    let logged = after.log(message, 1);
+    assert_eq!(
+        (&logged["window"], &logged["audiences"]),
+        (&json!("day"), &json!("often"))
+    );
 }
 
 /// A valid beginning of a config may lack a window, and its audience would not be written.
