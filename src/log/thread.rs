@@ -1,5 +1,6 @@
 //! The log's thread: rings to files.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -320,7 +321,11 @@ impl Files {
                 path: day.to_owned(),
                 source,
             };
-            std::fs::create_dir_all(day).map_err(io)?;
+            // Only the day: a folder that was lost, as a mount, would go on elsewhere.
+            match std::fs::create_dir(day) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => created.map_err(io)?,
+            }
         }
         LogFile::create(path, &self.pod)
     }

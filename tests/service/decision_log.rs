@@ -475,16 +475,24 @@ fn folder_that_fails_costs_rows_and_log_lines_alone() {
     let rtad = Rtad::serve(&file, &[]);
     let (mut client, mut admin) = (rtad.connect(), rtad.connect_admin());
     let folder = store.path().join("log");
-    fs::remove_dir(&folder).unwrap();
-    // A file in the place of the folder: no user can create files in it.
-    fs::write(&folder, "").unwrap();
     let dropped = "rtad_log_dropped_rows_total{reason=\"disk\"}";
     let body = json!({ "device": { "oaid": NON_MEMBER } });
-    wait_until("a row is dropped", || {
-        decide(&mut client, &body);
-        metric(&admin.get("/metrics").text(), dropped) > 0.0
-    });
+    let mut await_drop = || {
+        let before = metric(&admin.get("/metrics").text(), dropped);
+        wait_until("a row is dropped", || {
+            decide(&mut client, &body);
+            metric(&admin.get("/metrics").text(), dropped) > before
+        });
+    };
+    // As a mount that is lost: the rows must not go to the disk below it.
+    fs::remove_dir(&folder).unwrap();
+    await_drop();
+    assert!(!folder.exists());
+    // A file in the place of the folder: no user can create files in it.
+    fs::write(&folder, "").unwrap();
+    await_drop();
     fs::remove_file(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
     wait_until("a file is closed", || {
         decide(&mut client, &body);
         metric(&admin.get("/metrics").text(), "rtad_log_rows_total") > 0.0
