@@ -9,9 +9,10 @@ use serde::Serialize;
 
 use rtad_cli::TrustArgs;
 use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{
-    AudienceName, DeltaReport, GenerationReport, Lineage, Manifest, Overlay,
+    AudienceName, DeltaReport, GenerationReport, Lineage, Manifest, Overlay, State,
 };
 use rtad_store::{Store, StoreError};
 
@@ -23,8 +24,9 @@ use super::lineage_args::{labels_text, rfc3339};
 /// List the generations of audiences: the live one, age, keys, size, false-positive rate, and the
 /// share of the devices before that it kept.
 ///
-/// Ends with 4 if the signature of a live generation or of one of its deltas is refused, after the
-/// list; with --json, the error stands in place of the list.
+/// Ends with 4 if the signature of a live generation or of one of its deltas is refused, and with 5
+/// if the manifest of a live generation is missing or damaged, after the list; with --json, the
+/// error stands in place of the list.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ListArgs {
@@ -52,9 +54,48 @@ struct Audience {
     /// Deltas over the live generation.
     over: Option<DeltaReport>,
     generations: Vec<Generation>,
-    /// The error of the live manifest or a delta, if pods refuse its signature.
+    /// The error of the live manifest, or of a delta if pods refuse its signature.
     #[serde(skip)]
-    refused: Option<StoreError>,
+    refused: Option<ListError>,
+}
+
+/// A live generation that no pod would load.
+#[derive(Debug, thiserror::Error)]
+enum ListError {
+    #[error(transparent)]
+    Store(StoreError),
+    #[error(
+        "audience {audience}: the manifest of live generation {generation} is missing or damaged, \
+         so that no pod can load it; restore the file from a backup, or build again, with \
+         --max-shrink 1"
+    )]
+    Manifest {
+        audience: AudienceName,
+        generation: u64,
+        #[source]
+        source: StoreError,
+    },
+}
+
+impl CommandFailure for ListError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::Store(error) | Self::Manifest { source: error, .. } => error.exit(),
+        }
+    }
+}
+
+impl ListError {
+    fn of_manifest(audience: &AudienceName, generation: u64, source: StoreError) -> Self {
+        match source {
+            StoreError::NotFound { .. } | StoreError::Manifest { .. } => Self::Manifest {
+                audience: audience.clone(),
+                generation,
+                source,
+            },
+            source => Self::Store(source),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -158,16 +199,34 @@ pub fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
 async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience, StoreError> {
     let live = store.live(&audience).await?;
     let live_generation = live.as_ref().map(|live| live.current.generation);
+    // The files of a deleted audience are removed.
+    let needed = live.as_ref().map(|live| &live.current);
+    let needed = needed.filter(|current| current.state != State::Deleted);
+    let mut numbers = store.generations(&audience).await?;
+    if let Some(current) = needed
+        && !numbers.contains(&current.generation)
+    {
+        numbers.push(current.generation);
+        numbers.sort_unstable();
+    }
+
     let (mut generations, mut refused) = (Vec::new(), None);
-    for generation in store.generations(&audience).await? {
+    for generation in numbers {
         let live = live_generation == Some(generation);
+        let manifest = match needed.filter(|current| current.generation == generation) {
+            Some(current) => store.manifest(&audience, current).await,
+            None => {
+                let read = store.manifest_of(&audience, generation).await;
+                read.map(|(manifest, _)| manifest)
+            }
+        };
         // An unreadable manifest is reported and does not hide the others.
-        let (fault, facts) = match store.manifest_of(&audience, generation).await {
-            Ok((manifest, _)) => (None, Some(Facts::of(&manifest))),
+        let (fault, facts) = match manifest {
+            Ok(manifest) => (None, Some(Facts::of(&manifest))),
             Err(error) => {
                 let cause = error.cause();
-                if live && matches!(error, StoreError::Signature { .. }) {
-                    refused = Some(error);
+                if live && needed.is_some() {
+                    refused = Some(ListError::of_manifest(&audience, generation, error));
                 }
                 (Some(cause), None)
             }
@@ -188,7 +247,8 @@ async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience
             .await;
         refused = read
             .err()
-            .filter(|error| matches!(error, StoreError::Signature { .. }));
+            .filter(|error| matches!(error, StoreError::Signature { .. }))
+            .map(ListError::Store);
     }
     let rolled_back_from = live.as_ref().and_then(|live| live.current.rolled_back_from);
     let over = live.map(|live| DeltaReport::of(&live.current));

@@ -232,6 +232,22 @@ fn inspect_and_list_report_generations() {
         "{text}"
     );
 
+    let manifest = sandbox.path().join("s/a/manifests/1.json");
+    let bytes = std::fs::read(&manifest).unwrap();
+    let expected = "audience a: the manifest of live generation 1 is missing or damaged";
+    for fault in ["not_found", "truncated"] {
+        match fault {
+            "not_found" => std::fs::remove_file(&manifest).unwrap(),
+            _ => std::fs::write(&manifest, &bytes[1..]).unwrap(),
+        }
+        sandbox.run("list --store {}/s --json").fails(5, expected);
+        let listed = sandbox.run("list --store {}/s");
+        assert_eq!(listed.status, Some(5), "{listed:?}");
+        let line = format!("1 live unreadable: {fault}\n");
+        assert!(listed.stdout.contains(&line), "{listed:?}");
+    }
+    std::fs::write(&manifest, &bytes).unwrap();
+
     sandbox
         .run("list --store {}/nowhere")
         .fails(5, "nowhere does not exist");
