@@ -93,6 +93,11 @@ fn list_of_wrapped_ids_is_refused_with_the_cause() {
             wrapped,
         ),
         (
+            "array",
+            uuids.iter().map(|id| format!("[{id} {id}]")).collect(),
+            wrapped,
+        ),
+        (
             "float",
             imeis.iter().map(|id| format!("{id}.0")).collect(),
             floats,

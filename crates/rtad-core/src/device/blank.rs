@@ -288,13 +288,29 @@ pub fn is_macro(id: &[u8]) -> bool {
     let Some(name) = id.get(open..id.len() - close) else {
         return false;
     };
-    let is_of_a_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.: ".contains(byte);
-    let is_of_an_id = |byte: &u8| byte.is_ascii_hexdigit() || b"-:".contains(byte);
-    let holds_an_id = name.len() >= 12 && name.iter().all(is_of_an_id);
+
     // A single underscore is part of a name.
     let is_bracketed = |run: &[u8]| !matches!(run, b"" | b"_");
-    is_bracketed(&id[..open])
-        && is_bracketed(&id[id.len() - close..])
-        && name.iter().all(is_of_a_name)
-        && !holds_an_id
+    is_bracketed(&id[..open]) && is_bracketed(&id[id.len() - close..]) && is_name(name.trim_ascii())
+}
+
+/// Whether a text is the name of a macro rather than an id or several: it has words and few digits.
+fn is_name(text: &[u8]) -> bool {
+    /// As in `IMEI1_SHA256`.
+    const MOST_DIGITS: usize = 4;
+    const LONGEST: usize = 40;
+    /// Of a name in both cases with a digit, such as `androidIdMd5`: tokens look the same.
+    const LONGEST_MIXED: usize = 12;
+
+    let is_of_a_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.: ".contains(byte);
+    let is_of_hex = |byte: &u8| byte.is_ascii_hexdigit() || b"-: ".contains(byte);
+    let digits = text.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let is_mixed =
+        text.iter().any(u8::is_ascii_lowercase) && text.iter().any(u8::is_ascii_uppercase);
+
+    text.len() <= LONGEST
+        && digits <= MOST_DIGITS
+        && text.iter().all(is_of_a_name)
+        && !(text.len() >= 12 && text.iter().all(is_of_hex))
+        && !(is_mixed && digits > 0 && text.len() > LONGEST_MIXED)
 }

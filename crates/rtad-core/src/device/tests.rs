@@ -260,6 +260,25 @@ fn ids_with_marks_are_usable_and_in_brackets_malformed() {
         let key = keys.key(IdKind::Idfa, idfa.as_bytes());
         assert_eq!(key, Err(Unusable::Malformed), "{idfa}");
     }
+    for wrapped in [
+        "[o6_bmjrPTlm6_2sgVt7hMZOPfL2M]",
+        "[jT69NlT7RqKDIpZmnPG1Ng]",
+        "%o6_bmjrPTlm6_2sgVt7hMZOPfL2M%",
+        "[868049039501257 868049039501265]",
+        "[ 868049039501257 ]",
+        "[868049039501257.0]",
+        "[imei:868049039501257]",
+        "{imei: 868049039501257}",
+        "{7268ceb0-5411-4004-b7cb-bd1fee4b6277 }",
+        "[A4:5E:60:AA:BB:CC A4:5E:60:AA:BB:CD]",
+        "[abcdefabcdef abcdefabcdef]",
+        "[20230330_8d3ebd3654fb46a2832296669cf1b536]",
+    ] {
+        for kind in IdKind::ALL {
+            let key = keys.key(kind, wrapped.as_bytes());
+            assert_eq!(key, Err(Unusable::Malformed), "{kind} {wrapped}");
+        }
+    }
     assert_eq!(
         keys.key(IdKind::Imei, b"caf\xc3\xa9"),
         Err(Unusable::Malformed)
