@@ -31,6 +31,19 @@ const JUNK: &[&str] = &[
     "N/A",
     "NA",
     "NaN",
+    "-NaN",
+    // Of pandas, Go and spreadsheets.
+    "NaT",
+    "<NA>",
+    "<nil>",
+    "<null>",
+    "<none>",
+    "#N/A",
+    "#NA",
+    "#NULL!",
+    "#REF!",
+    "#VALUE!",
+    "#NAME?",
     "true",
     "false",
     "default",
@@ -144,11 +157,13 @@ impl BlankIds {
         };
         for junk in JUNK {
             set.insert_spellings(junk);
-            // A shell that hashes a line hashes its end too: `echo null | md5sum`.
-            for end in ["\n", "\r\n"] {
-                set.insert(DeviceKey::of_canonical(format!("{junk}{end}").as_bytes()));
-            }
+            set.insert_lines(junk);
         }
+        for zeros in 1..=LONGEST_RUN {
+            set.insert_lines(&"0".repeat(zeros));
+        }
+        set.insert_lines(&grouped('0', UUID_GROUPS, "-"));
+        set.insert_lines(&grouped('0', MAC_GROUPS, ":"));
         for name in MACROS {
             // The name of a column, repeated between rows.
             set.insert_spellings(name);
@@ -172,18 +187,18 @@ impl BlankIds {
         set
     }
 
-    fn insert_spellings(&mut self, junk: &str) {
-        let lower = junk.to_ascii_lowercase();
-        let mut capitalized = lower.clone();
-        if let Some(first) = capitalized.get_mut(..1) {
-            first.make_ascii_uppercase();
+    /// A shell that hashes a line hashes its end too: `echo null | md5sum`.
+    fn insert_lines(&mut self, junk: &str) {
+        for spelling in spellings(junk) {
+            for end in ["\n", "\r\n"] {
+                let line = format!("{spelling}{end}");
+                self.insert(DeviceKey::of_canonical(line.as_bytes()));
+            }
         }
-        for spelling in [
-            junk.to_owned(),
-            junk.to_ascii_uppercase(),
-            lower,
-            capitalized,
-        ] {
+    }
+
+    fn insert_spellings(&mut self, junk: &str) {
+        for spelling in spellings(junk) {
             let once = DeviceKey::of_canonical(spelling.as_bytes());
             let hex = const_hex::encode(once.as_bytes());
             self.insert(once);
@@ -235,6 +250,21 @@ impl std::fmt::Debug for BlankIds {
             .field("keys", &self.keys.len())
             .finish_non_exhaustive()
     }
+}
+
+/// A text as it is, in upper case, in lower case and capitalized.
+fn spellings(text: &str) -> [String; 4] {
+    let lower = text.to_ascii_lowercase();
+    let mut capitalized = lower.clone();
+    if let Some(first) = capitalized.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    [
+        text.to_owned(),
+        text.to_ascii_uppercase(),
+        lower,
+        capitalized,
+    ]
 }
 
 fn grouped(digit: char, groups: &[usize], separator: &str) -> String {

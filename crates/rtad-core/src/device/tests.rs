@@ -186,6 +186,15 @@ fn blank_raw_ids_are_blank_in_every_kind_and_case() {
         "Openid",
         "string",
         r"\\N",
+        "<NA>",
+        "<null>",
+        "<nil>",
+        "#N/A",
+        "NaT",
+        "[IMEI1_SHA256]",
+        "__HASH_ANDROID_ID__",
+        "{androidIdMd5}",
+        "{google_advertising_id}",
     ] {
         for kind in IdKind::ALL {
             assert_eq!(
@@ -213,6 +222,27 @@ fn md5_of_one_repeated_digit_is_blank() {
             Err(Unusable::Blank),
             "{run}"
         );
+    }
+}
+
+#[test]
+fn md5s_of_lines_of_junk_are_blank() {
+    let keys = KeyMaker::default();
+    for junk in [
+        "",
+        "NULL",
+        "None",
+        "nan",
+        "UNKNOWN",
+        "000000000000000",
+        "00000000-0000-0000-0000-000000000000",
+        "02:00:00:00:00:00",
+    ] {
+        for end in ["\n", "\r\n"] {
+            let md5 = hex(DeviceKey::of_canonical(format!("{junk}{end}").as_bytes()));
+            let key = keys.key(IdKind::Md5, md5.as_bytes());
+            assert_eq!(key, Err(Unusable::Blank), "md5 of {junk}{end:?}");
+        }
     }
 }
 
