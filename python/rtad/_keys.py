@@ -22,7 +22,7 @@ def keys(kind: str, ids: Ids, *, blank: Sequence[str] = ()) -> _rtad.Column:
     """The keys of a column of ids: fixed-size binary of 16 bytes, null for an id without a key.
 
     Nulls and masked rows count as blank. With the kind md5 a value of 16 bytes is a digest, unless
-    it is 16 hex digits. `blank` has more ids that mean "no id". `kind` may be several, such as
+    it is printable. `blank` has more ids that mean "no id". `kind` may be several, such as
     "imei,md5": each id is read by its form. A warning says if most ids are malformed or look like
     another kind.
 

@@ -3,7 +3,7 @@
 //! The columns of Parquet files and those of the Python package's tables are Arrow arrays. A null
 //! is empty text, which is blank. Integers are their digits. The bytes of an md5 and those of a
 //! UUID become text. Every format and the Python package have this one rule: of kind md5, 16 bytes
-//! of a column that is not declared as text are a digest, unless they are 16 hex digits.
+//! of a column that is not declared as text are a digest, unless they are printable text.
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
@@ -22,6 +22,7 @@ use super::kinds::Kinds;
 /// Name of the extension type of text that is followed by zero bytes, as NumPy has it.
 pub const PADDED_TEXT: &str = "rtad.padded";
 const UUID: &str = "arrow.uuid";
+const ANY_UUID: &[u8] = b"00000000-0000-0000-0000-000000000000";
 const DIGEST_BYTES: usize = 16;
 
 /// Hexadecimal digits of a digest.
@@ -34,7 +35,7 @@ pub enum ValueForm {
     Text,
     /// Text, or digests if they have 16 bytes and a kind is md5.
     Binary,
-    /// UUIDs: text, or digests if the kind is md5.
+    /// UUIDs: text if a kind accepts it, else digests if a kind is md5.
     Uuid,
     /// Text followed by zero bytes, or digests whose last bytes may be zero.
     Padded,
@@ -55,8 +56,8 @@ pub struct UnsupportedType {
 #[derive(Debug)]
 pub struct IdArray {
     values: Values,
+    form: ValueForm,
     has_digests: bool,
-    is_padded: bool,
 }
 
 /// The keys that were made of an id.
@@ -126,7 +127,7 @@ impl IdArray {
         let has_digests = match form {
             ValueForm::Text => false,
             ValueForm::Binary | ValueForm::Padded => kinds.contains(IdKind::Md5),
-            ValueForm::Uuid => kinds.first() == IdKind::Md5,
+            ValueForm::Uuid => kinds.contains(IdKind::Md5) && !kinds.accept(ANY_UUID),
         };
         let values = match array.data_type() {
             DataType::Utf8 => Values::Small(array.as_string::<i32>().clone().into()),
@@ -147,8 +148,8 @@ impl IdArray {
         };
         Ok(Self {
             values,
+            form,
             has_digests,
-            is_padded: form == ValueForm::Padded,
         })
     }
 
@@ -183,7 +184,7 @@ impl IdArray {
     #[inline]
     pub fn bytes(&self, row: usize) -> &[u8] {
         let bytes = self.raw(row);
-        if self.is_padded {
+        if self.form == ValueForm::Padded {
             without_padding(bytes)
         } else {
             bytes
@@ -193,12 +194,13 @@ impl IdArray {
     /// The digest of a row that has one.
     #[inline]
     fn digest(&self, row: usize) -> Option<DeviceKey> {
-        let bytes = self.raw(row);
-        let is_text = self.is_padded && without_padding(bytes).iter().all(is_of_text);
-        if !self.has_digests || is_text {
+        if !self.has_digests {
             return None;
         }
-        digest_key(bytes)
+        match self.form {
+            ValueForm::Uuid => Some(DeviceKey::from_bytes(*self.raw(row).as_array()?)),
+            _ => digest_key(self.raw(row)),
+        }
     }
 
     /// Appends the keys of all ids. Calls `each` once per id, in order.
@@ -261,10 +263,6 @@ pub fn column_of(table: &StructArray, index: usize) -> Result<ArrayRef, ArrowErr
     let nulls = NullBuffer::union(table.nulls(), column.nulls());
     let data = column.to_data().into_builder().nulls(nulls).build()?;
     Ok(make_array(data))
-}
-
-const fn is_of_text(byte: &u8) -> bool {
-    byte.is_ascii_graphic() || *byte == b' '
 }
 
 fn without_padding(bytes: &[u8]) -> &[u8] {
@@ -334,22 +332,50 @@ mod tests {
 
     #[test]
     fn sixteen_bytes_are_a_digest_only_of_kind_md5() {
-        let digest = fixed(b"xyz3456789abcdef");
+        let digest = fixed(b"xyz3456789abcde\xef");
+        let hex = "78797a333435363738396162636465ef";
+        assert_eq!(texts(digest, ValueForm::Binary, IdKind::Md5), [hex, ""]);
+        let text = fixed(b"xyz3456789abcdef");
         let hex = "78797a33343536373839616263646566";
-        for form in [ValueForm::Binary, ValueForm::Uuid] {
-            assert_eq!(texts(digest.clone(), form, IdKind::Md5), [hex, ""]);
-        }
+        assert_eq!(texts(text.clone(), ValueForm::Uuid, IdKind::Md5), [hex, ""]);
         for (form, kind) in [
             (ValueForm::Text, IdKind::Md5),
             (ValueForm::Padded, IdKind::Md5),
+            (ValueForm::Binary, IdKind::Md5),
             (ValueForm::Binary, IdKind::Openid),
         ] {
-            assert_eq!(texts(digest.clone(), form, kind), ["xyz3456789abcdef", ""]);
+            assert_eq!(texts(text.clone(), form, kind), ["xyz3456789abcdef", ""]);
         }
-        // Half of an md5, as text.
-        let half = fixed(b"8d3ebd3654fb46a2");
-        let read = texts(half, ValueForm::Binary, IdKind::Md5);
-        assert_eq!(read, ["8d3ebd3654fb46a2", ""]);
+    }
+
+    /// As every other format reads it: the line end of a text is no part of a digest.
+    #[test]
+    fn text_of_sixteen_bytes_in_a_binary_column_has_its_own_key() {
+        let maker = KeyMaker::default();
+        for (kinds, text, kind) in [
+            ("md5,imei", b"868049039501257\r", IdKind::Imei),
+            ("md5,openid", b"user_00000000_07", IdKind::Openid),
+        ] {
+            let kinds: Kinds = kinds.parse().unwrap();
+            for form in [ValueForm::Binary, ValueForm::Padded] {
+                let ids = IdArray::new(&fixed(text), form, &kinds).unwrap();
+                let mut keys = Vec::new();
+                ids.append_keys(&maker, &kinds, &mut keys, |_| ());
+                assert_eq!(keys, [maker.key(kind, text).unwrap()], "{kinds} {form:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn uuids_of_md5_and_another_kind_are_text_if_it_accepts_them() {
+        for (kinds, found) in [
+            ("md5,oaid", "abababab-abab-abab-abab-abababababab"),
+            ("md5,imei", "abababababababababababababababab"),
+        ] {
+            let kinds: Kinds = kinds.parse().unwrap();
+            let ids = IdArray::new(&fixed(&[0xab; 16]), ValueForm::Uuid, &kinds).unwrap();
+            assert_eq!(ids.text(0, &mut [0; 32]), found.as_bytes(), "{kinds}");
+        }
     }
 
     #[test]

@@ -73,14 +73,14 @@ impl Kinds {
         Some(kind)
     }
 
-    /// The first kind.
-    pub fn first(&self) -> IdKind {
-        self.0[0]
-    }
-
     /// Whether this kind is declared.
     pub fn contains(&self, kind: IdKind) -> bool {
         self.0.contains(&kind)
+    }
+
+    /// Whether a kind accepts this id.
+    pub fn accept(&self, id: &[u8]) -> bool {
+        self.0.iter().any(|kind| kind.has_shape(id))
     }
 
     /// Whether a UUID may have the keys of two kinds.

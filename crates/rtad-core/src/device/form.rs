@@ -162,11 +162,28 @@ fn is_grouped<const N: usize>(
         })
 }
 
-/// The key of a digest as its 16 bytes. `None` if they are 16 hex digits: text, half of an md5.
+/// The key of a digest as its 16 bytes. `None` if they are text: printable, perhaps with white space
+/// or zeros around. So is one digest in 7 million, which counts as malformed.
 #[inline]
 pub fn digest_key(bytes: &[u8]) -> Option<DeviceKey> {
     let bytes = *bytes.as_array::<16>()?;
-    (!is_hex(&bytes)).then(|| DeviceKey::from_bytes(bytes))
+    (!is_text(&bytes)).then(|| DeviceKey::from_bytes(bytes))
+}
+
+#[inline]
+fn is_text(bytes: &[u8; 16]) -> bool {
+    // Nearly all digests end here.
+    is_all(bytes, |byte| *byte <= b'~') && is_printable(bytes)
+}
+
+fn is_printable(bytes: &[u8]) -> bool {
+    let mut text = bytes;
+    while let Some((0, before)) = text.split_last() {
+        text = before;
+    }
+    let text = text.trim_ascii();
+    text.iter()
+        .all(|byte| byte.is_ascii_graphic() || *byte == b' ')
 }
 
 /// The look of a text that is no id of its declared kind.

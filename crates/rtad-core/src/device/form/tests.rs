@@ -104,11 +104,24 @@ fn malformed_texts_have_looks() {
 }
 
 #[test]
-fn sixteen_hex_digits_are_no_digest() {
-    assert!(digest_key(b"8d3ebd3654fb46a2").is_none());
-    assert!(digest_key(b"8d3ebd3654fb46").is_none());
-    let digest = *b"8d3ebd3654fb46a\0";
-    assert_eq!(digest_key(&digest), Some(DeviceKey::from_bytes(digest)));
+fn sixteen_bytes_of_text_are_no_digest() {
+    for text in [
+        "8d3ebd3654fb46a2",
+        "868049039501257\r",
+        "\t86804903950125 ",
+        "868049039501257\0",
+        "user_00000000_07",
+        "8d3ebd3654fb46",
+    ] {
+        assert!(digest_key(text.as_bytes()).is_none(), "{text:?}");
+    }
+    for digest in [
+        *b"8d3ebd3654fb46\xa2\0",
+        *b"8d3ebd36\n4fb46a2",
+        *b"8d3ebd36\x004fb46a2",
+    ] {
+        assert_eq!(digest_key(&digest), Some(DeviceKey::from_bytes(digest)));
+    }
 }
 
 #[test]
