@@ -9,7 +9,8 @@ use rtad_core::synth::Synth;
 /// Ids of a kind that must be told from those of the other kinds, most of them.
 const SAMPLE_IDS: u64 = 32;
 
-/// The declared kinds, at least one.
+/// The declared kinds, at least one, in the order of [`Reading::NARROWEST_FIRST`]: their order in
+/// the text changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kinds(Vec<IdKind>);
 
@@ -19,8 +20,8 @@ pub enum KindsError {
     #[error(transparent)]
     Unknown(#[from] ParseKindError),
     #[error(
-        "ids of kind {kind} would be read as {by}, which accepts them too: name {kind} before \
-         {by}, or keep the two in inputs or columns of their own"
+        "ids of kind {kind} would be read as {by}, which accepts them too: keep the two in inputs \
+         or columns of their own"
     )]
     Ambiguous { kind: IdKind, by: IdKind },
 }
@@ -36,8 +37,10 @@ impl FromStr for Kinds {
 
     /// Parses `KIND[,KIND]`.
     fn from_str(text: &str) -> Result<Self, KindsError> {
-        let kinds = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
-        let kinds = Self(kinds);
+        let named: Vec<IdKind> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        let kinds = Reading::NARROWEST_FIRST.into_iter();
+        let kinds = Self(kinds.filter(|kind| named.contains(kind)).collect());
+
         for kind in &kinds.0 {
             let mut others = Vec::new();
             for index in 0..SAMPLE_IDS {
@@ -131,7 +134,8 @@ mod tests {
     fn kinds_of_one_form_are_a_mistake() {
         for (text, kind, by) in [
             ("md5,caid", "caid", "md5"),
-            ("openid,imei", "imei", "openid"),
+            ("caid,md5", "caid", "md5"),
+            ("openid,oaid", "openid", "oaid"),
         ] {
             let error = text.parse::<Kinds>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("ids of kind {kind} would be read as {by}")));
@@ -145,16 +149,18 @@ mod tests {
         for accepted in [
             "md5",
             "md5,oaid",
-            "oaid,md5",
             "idfa,gaid",
             "imei,android_id",
             "imei,oaid",
-            "oaid,idfa",
+            "openid,imei",
             "idfa,oaid",
             "gaid,oaid",
             "oaid,caid",
+            "openid,caid",
         ] {
-            accepted.parse::<Kinds>().unwrap();
+            let kinds: Kinds = accepted.parse().unwrap();
+            let reversed: Vec<_> = accepted.rsplit(',').collect();
+            assert_eq!(reversed.join(",").parse::<Kinds>().unwrap(), kinds);
         }
     }
 }

@@ -110,6 +110,28 @@ fn few_lookalikes_are_a_warning() {
     );
 }
 
+#[test]
+fn order_of_kinds_changes_no_key() {
+    let sandbox = Sandbox::new();
+    let meid = "A0000051234567".to_owned();
+    sandbox.file(
+        "list",
+        lines(&[&ids(IdKind::Imei, 0..3)[..], &[meid]].concat()),
+    );
+    for kinds in [
+        "oaid,imei",
+        "imei,oaid",
+        "openid,imei",
+        "caid,android_id,imei",
+    ] {
+        let built = sandbox.run(&format!("build {STORE} --json --id-kind {kinds} {{}}/list"));
+        let by_kind = serde_json::json!({ "imei": 4 });
+        assert_eq!(built.json()["usable_by_kind"], by_kind, "{kinds}");
+        let query = "query --store {}/s --audience a --json --id-kind imei a0000051234567";
+        assert_eq!(sandbox.run(query).json()["answers"][0], "member", "{kinds}");
+    }
+}
+
 /// One id a line, of several kinds: every command reads each as its own kind.
 #[test]
 fn list_of_mixed_kinds_is_read_by_every_command() {

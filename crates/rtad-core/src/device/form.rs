@@ -362,6 +362,20 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Every kind, in the order in which an id of several is read: openids are any text. CAIDs are
+    /// last, because 32 hex digits look like other ids than openids and OAIDs.
+    pub const NARROWEST_FIRST: [IdKind; IdKind::ALL.len()] = [
+        IdKind::Md5,
+        IdKind::Idfa,
+        IdKind::Gaid,
+        IdKind::Mac,
+        IdKind::Imei,
+        IdKind::AndroidId,
+        IdKind::Oaid,
+        IdKind::Openid,
+        IdKind::Caid,
+    ];
+
     /// The reading of an id of one kind.
     #[inline]
     pub const fn of(kind: IdKind) -> Self {
@@ -371,8 +385,9 @@ impl Reading {
         }
     }
 
-    /// The reading of a trimmed id of one of several kinds: the first that accepts it and that it
-    /// is no lookalike of, else the first that accepts it, else the first.
+    /// The reading of a trimmed id of one of several kinds, which are as in
+    /// [`NARROWEST_FIRST`](Self::NARROWEST_FIRST): the first that accepts it and that it is no
+    /// lookalike of, else the first that accepts it, else the first.
     ///
     /// A UUID is an IDFA or a GAID if one of them is named. In another case than theirs it may be
     /// an id of a kind that keeps its case too, such as an OAID, and has the keys of both.

@@ -155,17 +155,21 @@ fn uuid_of_a_mixed_list_is_an_idfa_or_a_gaid_in_either_case() {
 }
 
 #[test]
-fn id_of_a_mixed_list_is_of_the_first_kind_that_it_looks_like() {
-    use IdKind::{AndroidId, Idfa, Imei, Md5, Oaid};
+fn id_of_a_mixed_list_is_of_the_narrowest_kind_that_it_looks_like() {
+    use IdKind::{AndroidId, Caid, Idfa, Imei, Mac, Md5, Oaid, Openid};
 
     for (kinds, id, kind) in [
-        (&[Oaid, Md5][..], "8d3ebd3654fb46a2832296669cf1b536", Md5),
-        (&[Oaid, Imei], "868049039501257", Imei),
-        (&[AndroidId, Imei], "868049039501257", Imei),
+        (&[Md5, Oaid][..], "8d3ebd3654fb46a2832296669cf1b536", Md5),
+        (&[Imei, Oaid], "868049039501257", Imei),
+        (&[Imei, AndroidId], "868049039501257", Imei),
         (&[Imei, AndroidId], "d0d4845ae4495a83", AndroidId),
         (&[Imei, Oaid], "D0D4845AE4495A83", Oaid),
+        (&[Mac, AndroidId], "102AB3D152F4", Mac),
+        (&[Oaid, Caid], "8d3ebd3654fb46a2832296669cf1b536", Caid),
+        (&[Openid, Caid], "8d3ebd3654fb46a2832296669cf1b536", Caid),
         // An MEID, in either case.
         (&[Imei, Oaid], "A0000049F1B23C", Imei),
+        (&[Imei, Openid], "A0000049F1B23C", Imei),
         // Neither: the first kind refuses it.
         (&[Idfa, Imei, Oaid], "8.68049E+14", Idfa),
     ] {
