@@ -239,7 +239,7 @@ impl fmt::Display for Look {
         f.write_str(match self {
             Self::Id(kind) => return write!(f, "ids of kind {kind}"),
             Self::Digest => "digests other than md5 in hex, such as SHA-1 or base64",
-            Self::Number => "numbers",
+            Self::Number => "numbers or dates",
             Self::Float => "numbers with a fraction or an exponent, as spreadsheets write ids",
             Self::Wrapped => "ids in quotes or brackets, with a label, or several in one text",
         })
@@ -251,7 +251,7 @@ fn is_other_digest(text: &[u8]) -> bool {
     matches!(text.len(), 40 | 56 | 64 | 96 | 128) && is_hex(text) || is_base64_digest(text)
 }
 
-/// Whether a text is base64 of 16, 20 or 32 bytes. Without padding it has both cases, so that
+/// Whether a text is base64 of 16, 20, 32 or 64 bytes. Without padding it has both cases, so that
 /// nearly no other token of this length is one.
 fn is_base64_digest(text: &[u8]) -> bool {
     let digits = match text {
@@ -260,7 +260,7 @@ fn is_base64_digest(text: &[u8]) -> bool {
     };
     let has_both_cases =
         digits.iter().any(u8::is_ascii_lowercase) && digits.iter().any(u8::is_ascii_uppercase);
-    matches!(digits.len(), 22 | 27 | 43)
+    matches!(digits.len(), 22 | 27 | 43 | 86)
         && digits.iter().all(is_of_base64)
         && (digits.len() < text.len() || has_both_cases)
 }
@@ -280,35 +280,70 @@ fn is_of_float(byte: &u8) -> bool {
     byte.is_ascii_digit() || b".+-eE".contains(byte)
 }
 
+/// Shortest id with a label or between marks.
+const SHORTEST_ID: usize = 12;
+
 /// Whether a text has another mark than an id, and the characters of one beside it.
 fn is_wrapped(text: &[u8]) -> bool {
-    const SHORTEST_ID: usize = 12;
     let mut parts = text.split(|byte| !TOKEN[usize::from(*byte)]);
     let is_whole = parts.clone().nth(1).is_none();
     !is_whole && parts.any(|part| part.len() >= SHORTEST_ID)
 }
 
-/// Whether a text is a CAID before or behind its version, a number. Requests drop the version.
-fn is_caid_with_version(text: &[u8]) -> bool {
+/// Whether hex digits as long as an id have `-` or `_` beside them: after a label, before a version
+/// or between two ids. UUIDs have it too.
+fn is_joined(text: &[u8]) -> bool {
     let mut parts = text.split(|byte| matches!(byte, b'-' | b'_'));
-    let (Some(first), Some(second), None) = (parts.next(), parts.next(), parts.next()) else {
-        return false;
-    };
-    is_caid(first) && is_decimal(second) || is_decimal(first) && is_caid(second)
+    let is_whole = parts.clone().nth(1).is_none();
+    !is_whole && parts.any(|part| part.len() >= SHORTEST_ID && is_hex(part))
 }
 
-fn is_caid(text: &[u8]) -> bool {
-    text.len() == 32 && is_hex(text)
+/// Whether an account id is two ids with a mark between, or begins with a kind's name.
+fn is_joined_account(id: &[u8]) -> bool {
+    let has_label = |kind: &IdKind| {
+        let name = kind.as_str();
+        id.len() > name.len() + SHORTEST_ID
+            && !id[name.len()].is_ascii_alphanumeric()
+            && id[..name.len()].eq_ignore_ascii_case(name.as_bytes())
+    };
+    is_pair(id) || IdKind::ALL.iter().any(has_label)
+}
+
+/// Whether a text is two ids of one length with a mark between: of hex digits, or with one
+/// beginning, as the openids of an app have it.
+fn is_pair(text: &[u8]) -> bool {
+    let half = text.len() / 2;
+    if half < SHORTEST_ID || text.len().is_multiple_of(2) || text[half].is_ascii_alphanumeric() {
+        return false;
+    }
+
+    let (first, second) = (&text[..half], &text[half + 1..]);
+    let is_of_device = |id: &[u8]| is_hex(id) || is_uuid(id);
+    first[..3] == second[..3] || is_of_device(first) && is_of_device(second)
+}
+
+/// Whether a text is a number or a date.
+fn is_number_or_date(text: &[u8]) -> bool {
+    text.first().is_some_and(u8::is_ascii_digit)
+        && is_all(text, |byte| {
+            byte.is_ascii_digit() | matches!(byte, b'-' | b'_')
+        })
+}
+
+/// Whether a text has upper-case letters and no lower-case ones.
+fn is_upper(text: &[u8]) -> bool {
+    text.iter().any(u8::is_ascii_uppercase) && !text.iter().any(u8::is_ascii_lowercase)
 }
 
 /// A declared kind, and what its ids look like.
 pub type Lookalike = (IdKind, Look);
 
 /// Every pair that [`lookalike`] finds.
-pub const LOOKALIKES: [Lookalike; 16] = [
+pub const LOOKALIKES: [Lookalike; 19] = [
     (IdKind::Oaid, Look::Id(IdKind::Md5)),
     (IdKind::Openid, Look::Id(IdKind::Md5)),
     (IdKind::Imei, Look::Id(IdKind::AndroidId)),
+    (IdKind::Caid, Look::Id(IdKind::AndroidId)),
     (IdKind::AndroidId, Look::Id(IdKind::Imei)),
     (IdKind::AndroidId, Look::Id(IdKind::Mac)),
     (IdKind::Oaid, Look::Id(IdKind::Imei)),
@@ -321,7 +356,9 @@ pub const LOOKALIKES: [Lookalike; 16] = [
     (IdKind::Oaid, Look::Number),
     (IdKind::Caid, Look::Number),
     (IdKind::AndroidId, Look::Number),
+    (IdKind::Oaid, Look::Wrapped),
     (IdKind::Caid, Look::Wrapped),
+    (IdKind::Openid, Look::Wrapped),
 ];
 
 /// The look of an id that this kind accepts, if it is that of something else. CAIDs always look
@@ -332,21 +369,31 @@ pub fn lookalike(kind: IdKind, id: &[u8]) -> Option<Look> {
 
     let id = super::key_maker::trim(id);
     let look = match (kind, id.len()) {
-        (Oaid | Openid, 32) if is_hex(id) => Look::Id(Md5),
+        // Nearly all OAIDs and CAIDs end here.
+        (Oaid, 36) if is_uuid(id) => return None,
+        (Oaid, 64) | (Caid, 32) if is_hex(id) => return None,
+        (Oaid, 32) if is_hex(id) => Look::Id(Md5),
+        // Openids of QQ are in upper case.
+        (Openid, 32) if is_hex(id) && !is_upper(id) => Look::Id(Md5),
         // Serial numbers of 16 digits are decimal.
         (Imei, 16) if !is_decimal(id) => Look::Id(AndroidId),
+        (Caid, 16) if is_hex(id) => Look::Id(AndroidId),
+        // MEIDs. An Android id in lower case loses two zeros at its start once in 256 ids.
+        (Oaid | Caid, 14) if is_hex(id) && !is_decimal(id) => Look::Id(Imei),
+        (AndroidId, 14) if is_upper(id) => Look::Id(Imei),
         (AndroidId | Oaid | Caid, 15) if is_decimal(id) => Look::Id(Imei),
         // An Android id loses four zeros at its start once in 65,536 ids.
         (AndroidId, 12) => Look::Id(Mac),
         (Oaid, 12 | 17) if is_mac(id) => Look::Id(Mac),
         (Caid, 36) if is_uuid(id) => Look::Id(Idfa),
-        (Caid, 34..=63) if is_caid_with_version(id) => Look::Wrapped,
-        (Caid, 64) | (Openid, 40) if is_hex(id) => Look::Digest,
-        (Oaid | Caid | Openid, 22 | 27) | (Oaid | Openid, 43) if is_base64_digest(id) => {
-            Look::Digest
-        }
+        (Caid, 64) | (Openid, 40 | 56 | 64 | 96 | 128) if is_hex(id) => Look::Digest,
+        (Oaid | Caid | Openid, 22 | 27 | 43) | (Openid, 86) if is_base64_digest(id) => Look::Digest,
+        // Platforms drop the version of a CAID.
+        (Oaid | Caid, 13..=15 | 17..=64) if is_joined(id) => Look::Wrapped,
+        (Openid, _) if is_joined_account(id) => Look::Wrapped,
         // One Android id in 1,800 has decimal digits alone, as those of 16 digits show.
-        (AndroidId, 0..=14) | (Oaid | Caid, 0..=14 | 17..=24) if is_decimal(id) => Look::Number,
+        (AndroidId, 0..=14) if is_decimal(id) => Look::Number,
+        (Oaid | Caid, 0..=15 | 17..=24) if is_number_or_date(id) => Look::Number,
         _ => return None,
     };
     Some(look)

@@ -60,6 +60,47 @@ fn digests_and_numbers_are_found_among_ids_of_text() {
         (IdKind::AndroidId, "9774560682055490", None),
         (IdKind::Openid, "10001", None),
         (IdKind::Oaid, "1f1f2f3f4f5f6f7f8f9fa1", None),
+        // As issued by QQ.
+        (IdKind::Openid, "9B754E88EBEA9E906D6F496FCEBB4F76", None),
+        (IdKind::Openid, "7268ceb0-5411-4004-b7cb-bd1fee4b6277", None),
+        (IdKind::Openid, "name.surname@example.com", None),
+        (IdKind::Openid, sha_256, Some(Look::Digest)),
+        (
+            IdKind::Openid,
+            "openid_o6_bmjrPTlm6_2sgVt7hMZOPfL2M",
+            Some(Look::Wrapped),
+        ),
+        (
+            IdKind::Openid,
+            "oaid-7268ceb0-5411-4004-b7cb-bd1fee4b6277",
+            Some(Look::Wrapped),
+        ),
+        (
+            IdKind::Openid,
+            "o6_bmjrPTlm6_2sgVt7hMZOPfL2M/o6_bmkSzTlm6_2sgVt7hMZOPfL2M",
+            Some(Look::Wrapped),
+        ),
+        (
+            IdKind::Openid,
+            "7268ceb0-5411-4004-b7cb-bd1fee4b6277.9168ceb0-5411-4004-b7cb-bd1fee4b6277",
+            Some(Look::Wrapped),
+        ),
+        // A token whose middle is a mark.
+        (IdKind::Openid, "o6_bmjrPTlm6_2-gVt7hMZOPfL2M_", None),
+        (
+            IdKind::Caid,
+            "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU",
+            Some(Look::Digest),
+        ),
+        (IdKind::Caid, "2023-11-04", Some(Look::Number)),
+        (
+            IdKind::Oaid,
+            "868049039501257_d0d4845ae4495a83",
+            Some(Look::Wrapped),
+        ),
+        (IdKind::Oaid, "A0000049F1B23C", Some(Look::Id(IdKind::Imei))),
+        // An Android id that lost two zeros.
+        (IdKind::AndroidId, "d4845ae4495a83", None),
     ] {
         assert!(kind.has_shape(id.as_bytes()), "{kind} {id}");
         assert_eq!(lookalike(kind, id.as_bytes()), look, "{kind} {id}");
