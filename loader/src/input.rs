@@ -44,4 +44,7 @@ pub use lines::{each_line, lines};
 pub use open::{Source, expand};
 pub use read::{expect, read};
 pub use rejects::{OutputFileError, PrivateFile, Reason};
-pub use sink::{ColumnCounts, Counts, InputCounts, KeySink, KindCounts};
+pub use sink::{
+    ColumnCounts, Counts, InputCounts, KeySink, KindCounts, LookalikeCounts, Lookalikes,
+    blank_doubt, may_be_chance,
+};

@@ -20,7 +20,7 @@ mod md5_lanes;
 
 pub use blank::{BlankIds, is_macro};
 pub use field::IdField;
-pub use form::{LOOKALIKES, Look, Lookalike, Reading, digest_key, lookalike};
+pub use form::{Look, Reading, digest_key, lookalike};
 pub use key::{DeviceKey, SHARDS};
 pub use key_batch::KeyBatch;
 pub use key_maker::{KeyMaker, Unusable, trim};

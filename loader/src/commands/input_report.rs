@@ -65,7 +65,7 @@ pub fn columns(layout: &Layout, counts: &Counts) -> Vec<ColumnReport> {
     let counts = counts
         .columns
         .iter()
-        .copied()
+        .cloned()
         .chain(std::iter::repeat(ColumnCounts::default()));
     let mut reports = Vec::new();
     for (column, mut counts) in layout.columns().iter().zip(counts) {

@@ -12,11 +12,11 @@ use rtad_core::device::{IdKind, Look};
 
 use super::input_report::{self, ColumnReport};
 use super::value_parsers::{parse_output_file, parse_ratio};
-use crate::input::{Counts, Input, InputCounts, OutputFileError, PrivateFile, Reason};
+use crate::input::{
+    Counts, Input, InputCounts, KindCounts, LookalikeCounts, Lookalikes, OutputFileError,
+    PrivateFile, Reason, blank_doubt, may_be_chance,
+};
 
-/// Fewer malformed values of a column, or of one of several inputs, may be over its limit by
-/// chance: they count there only if they are most of its values.
-const LEAST_MALFORMED: u64 = 10;
 /// Warnings of more inputs are counted only.
 const MAX_WARNINGS: usize = 3;
 
@@ -90,25 +90,30 @@ pub enum InputRejected {
         malformed: u64,
         hint: Hint,
     },
-    #[error(
-        "input {input}: {} of {} ids of kind {kind} look like {look}, and would match no \
-         device; {}--allow-lookalikes accepts them as {kind}",
-        HumanCount(*count), HumanCount(*usable), declaration(*kind, *look)
-    )]
+    #[error("{part}: {lookalikes}{}", remedy(lookalikes))]
     Lookalikes {
-        input: String,
-        count: u64,
-        usable: u64,
-        kind: IdKind,
-        look: Look,
+        part: String,
+        lookalikes: Lookalikes,
     },
 }
 
-fn declaration(kind: IdKind, look: Look) -> String {
-    let Look::Id(other) = look else {
-        return String::new();
-    };
-    format!("declare them as {other}, or a column that has both as {other},{kind}; ")
+fn remedy(lookalikes: &Lookalikes) -> String {
+    let kind = lookalikes.kind;
+    let others = lookalikes.other_kinds();
+    if others.is_empty() {
+        return format!(", and would match no device; --allow-lookalikes accepts them as {kind}");
+    }
+
+    let declaration =
+        format!("declare them as {others}, or a column that has both as {others},{kind}");
+    if kind == IdKind::Openid {
+        // Platforms issue openids of any form.
+        return format!(
+            "; --allow-lookalikes accepts them if a platform issued them as openids; else they \
+             would match no device: {declaration}"
+        );
+    }
+    format!(", and would match no device; {declaration}; --allow-lookalikes accepts them as {kind}")
 }
 
 /// The cause of most malformed values.
@@ -135,10 +140,10 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Look(Look::Id(kind)) => {
-                let or = if *kind == IdKind::Gaid {
-                    " or oaid"
-                } else {
-                    ""
+                let or = match kind {
+                    IdKind::Gaid => " or oaid",
+                    IdKind::Md5 => ", or like UUIDs without dashes",
+                    _ => "",
                 };
                 write!(
                     f,
@@ -196,12 +201,22 @@ impl RejectLimit {
             self.check_ratios(&Part::whole("all inputs"), &total, &columns)?;
         }
 
-        if self.allow_lookalikes {
-            return Ok(());
+        if !self.allow_lookalikes {
+            for (source, counts) in inputs() {
+                check_lookalikes(&format!("input {}", source.name()), input, counts)?;
+            }
+            if !is_whole {
+                check_lookalikes("all inputs", input, &counts.total())?;
+            }
         }
+
         let mut warnings = Vec::new();
         for (source, counts) in inputs() {
-            self.check_kinds(&source.name(), counts, &mut warnings)?;
+            let name = format!("input {}", source.name());
+            if !self.allow_lookalikes {
+                self.warn_of_lookalikes(&name, counts, &mut warnings);
+            }
+            warn_of_blanks(&name, input, counts, &mut warnings);
         }
         for warning in warnings.iter().take(MAX_WARNINGS) {
             exit::write_warning(warning);
@@ -286,9 +301,8 @@ impl RejectLimit {
         hint: Hint,
     ) -> Result<(), InputRejected> {
         let max_ratio = self.max_reject_ratio;
-        let may_be_chance =
-            !part.is_whole && malformed < LEAST_MALFORMED && malformed * 2 <= values;
-        if may_be_chance || malformed as f64 <= max_ratio * values as f64 {
+        let is_chance = !part.is_whole && may_be_chance(malformed, values);
+        if is_chance || malformed as f64 <= max_ratio * values as f64 {
             return Ok(());
         }
 
@@ -301,38 +315,63 @@ impl RejectLimit {
         })
     }
 
-    fn check_kinds(
-        self,
-        name: &str,
-        counts: &Counts,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), InputRejected> {
-        let input = name.to_owned();
-        for ((kind, look), count) in counts.lookalikes() {
-            let usable = counts.usable.of(kind);
-            if count * 2 > usable {
-                return Err(InputRejected::Lookalikes {
-                    input,
-                    count,
-                    usable,
-                    kind,
-                    look,
-                });
-            }
-            if count as f64 > self.max_reject_ratio * usable as f64 {
-                let remedy = match look {
-                    Look::Id(other) => format!(": declare them as {other},{kind}"),
-                    _ => String::new(),
+    fn warn_of_lookalikes(self, name: &str, counts: &Counts, warnings: &mut Vec<String>) {
+        for lookalikes in counts.lookalikes.by_kind(&counts.usable) {
+            let is_over =
+                lookalikes.count as f64 > self.max_reject_ratio * lookalikes.usable as f64;
+            if is_over && !may_be_chance(lookalikes.count, counts.usable.total()) {
+                let others = lookalikes.other_kinds();
+                let remedy = match &others[..] {
+                    "" => String::new(),
+                    others => format!(": declare them as {others},{}", lookalikes.kind),
                 };
                 warnings.push(format!(
-                    "input {input}: {} of {} ids of kind {kind} look like {look}; if they are, \
-                     they match no device{remedy}",
-                    HumanCount(count),
-                    HumanCount(usable)
+                    "{name}: {lookalikes}; if they are, they match no device{remedy}"
                 ));
             }
         }
-        Ok(())
+    }
+}
+
+/// Rejects a part of the input, or one of its columns, if most ids of a kind look like something
+/// else.
+fn check_lookalikes(name: &str, input: &Input, counts: &Counts) -> Result<(), InputRejected> {
+    reject_most(name, &counts.lookalikes, &counts.usable)?;
+    for (column, counts) in input.layout.columns().iter().zip(&counts.columns) {
+        let part = format!("column {} of {name}", column.name);
+        reject_most(&part, &counts.lookalikes, &counts.usable_by_kind)?;
+    }
+    Ok(())
+}
+
+fn reject_most(
+    part: &str,
+    lookalikes: &LookalikeCounts,
+    usable: &KindCounts,
+) -> Result<(), InputRejected> {
+    let all_usable = usable.total();
+    for lookalikes in lookalikes.by_kind(usable) {
+        if lookalikes.are_most(all_usable) {
+            return Err(InputRejected::Lookalikes {
+                part: part.to_owned(),
+                lookalikes,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn warn_of_blanks(name: &str, input: &Input, counts: &Counts, warnings: &mut Vec<String>) {
+    let columns = input.layout.columns();
+    if columns.is_empty()
+        && let Some(doubt) = blank_doubt(counts.macros, counts.usable.total() + counts.malformed())
+    {
+        warnings.push(format!("{name}: {doubt}"));
+    }
+    for (column, counts) in columns.iter().zip(&counts.columns) {
+        if let Some(doubt) = blank_doubt(counts.macros, counts.usable + counts.malformed) {
+            warnings.push(format!("column {} of {name}: {doubt}", column.name));
+        }
     }
 }
 

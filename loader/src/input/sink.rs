@@ -1,16 +1,22 @@
 //! Key sinks, and the counts of rows, values, keys and rejects they receive.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use indicatif::HumanCount;
-use rtad_core::device::{DeviceKey, IdKind, LOOKALIKES, Look, Lookalike, lookalike, trim};
+use rtad_core::device::{DeviceKey, IdKind, Look, is_macro, lookalike, trim};
 
 use super::content::is_packed;
 use super::kinds::Kinds;
 use super::rejects::Reason;
+
+/// Fewer values of a part of the input may be wrong by chance: they count only if they are most of
+/// its values.
+const LEAST_WRONG: u64 = 10;
 
 /// Receiver of one parser's keys. Each parser has its own, so no lock is needed.
 pub trait KeySink: Send {
@@ -34,10 +40,12 @@ pub struct Counts {
     pub(crate) rejected: [u64; Reason::ALL.len()],
     /// Usable ids.
     pub(crate) usable: KindCounts,
-    /// Those of them that look like another kind, by the pair of [`LOOKALIKES`].
-    pub(crate) lookalikes: [u64; LOOKALIKES.len()],
+    /// Those of them that look like something else.
+    pub(crate) lookalikes: LookalikeCounts,
     /// Malformed values that have each of [`Look::ALL`].
     pub(crate) looks: [u64; Look::ALL.len()],
+    /// Blank values that are texts in brackets.
+    pub(crate) macros: u64,
     /// Rejected rows that begin compressed or packed data, or have a hole of zeros.
     pub(crate) packed: u64,
     /// By the index of the column; shorter if later columns have no value yet.
@@ -48,7 +56,7 @@ pub struct Counts {
 }
 
 /// Values of a column. Rows rejected as a whole, such as those of another length, are in no column.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ColumnCounts {
     pub(crate) usable: u64,
     /// Empty in reports if the column has one kind.
@@ -56,6 +64,129 @@ pub struct ColumnCounts {
     pub(crate) usable_by_kind: KindCounts,
     pub(crate) blank: u64,
     pub(crate) malformed: u64,
+    /// Usable ids that look like something else; not in reports.
+    #[serde(skip)]
+    pub(crate) lookalikes: LookalikeCounts,
+    /// Blank values that are texts in brackets; not in reports.
+    #[serde(skip)]
+    pub(crate) macros: u64,
+}
+
+/// Usable ids that look like something else, by kind and look: few pairs occur.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LookalikeCounts(Vec<LookalikeCount>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LookalikeCount {
+    kind: IdKind,
+    look: Look,
+    count: u64,
+}
+
+/// The ids of a kind that look like something else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookalikes {
+    pub kind: IdKind,
+    /// Usable ids of the kind.
+    pub usable: u64,
+    /// Those that look like something else.
+    pub count: u64,
+    /// What they look like, with the number of each, the most frequent first.
+    looks: Vec<(Look, u64)>,
+}
+
+impl LookalikeCounts {
+    fn add(&mut self, kind: IdKind, look: Look, count: u64) {
+        for known in &mut self.0 {
+            if (known.kind, known.look) == (kind, look) {
+                known.count += count;
+                return;
+            }
+        }
+        self.0.push(LookalikeCount { kind, look, count });
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        for LookalikeCount { kind, look, count } in &other.0 {
+            self.add(*kind, *look, *count);
+        }
+    }
+
+    fn of(&self, kind: IdKind, look: Look) -> u64 {
+        let mut counts = self.0.iter();
+        counts
+            .find(|known| (known.kind, known.look) == (kind, look))
+            .map_or(0, |known| known.count)
+    }
+
+    /// Those of each kind that has some, among so many usable ids.
+    pub fn by_kind(&self, usable: &KindCounts) -> Vec<Lookalikes> {
+        let mut found = Vec::new();
+        for kind in IdKind::ALL {
+            let mut looks = Vec::new();
+            for look in Look::ALL {
+                let count = self.of(kind, look);
+                if count > 0 {
+                    looks.push((look, count));
+                }
+            }
+            looks.sort_by_key(|(_, count)| Reverse(*count));
+            if !looks.is_empty() {
+                found.push(Lookalikes {
+                    kind,
+                    usable: usable.of(kind),
+                    count: looks.iter().map(|(_, count)| count).sum(),
+                    looks,
+                });
+            }
+        }
+        found
+    }
+}
+
+impl Lookalikes {
+    /// Whether they are most ids of their kind, and too many of all usable ids for chance.
+    pub fn are_most(&self, all_usable: u64) -> bool {
+        // A small kind beside a large one may have junk alone.
+        let is_small = self.count * 100 < all_usable;
+        self.count * 2 > self.usable && !is_small && !may_be_chance(self.count, all_usable)
+    }
+
+    /// The kinds that they look like, as a flag takes them; empty for none.
+    pub fn other_kinds(&self) -> String {
+        let mut names = Vec::new();
+        for (look, _) in &self.looks {
+            if let Look::Id(kind) = look {
+                names.push(kind.as_str());
+            }
+        }
+        names.join(",")
+    }
+}
+
+impl fmt::Display for Lookalikes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            usable,
+            count,
+            looks,
+        } = self;
+        write!(
+            f,
+            "{} of {} ids of kind {kind} look like ",
+            HumanCount(*count),
+            HumanCount(*usable)
+        )?;
+        if let [(look, _)] = looks[..] {
+            return write!(f, "{look}");
+        }
+        for (index, (look, count)) in looks.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{look} ({})", HumanCount(*count))?;
+        }
+        Ok(())
+    }
 }
 
 /// Ids by kind, as in [`IdKind::ALL`].
@@ -69,6 +200,10 @@ impl KindCounts {
 
     fn add(&mut self, kind: IdKind) {
         self.0[kind as usize] += 1;
+    }
+
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
     }
 
     pub fn add_all(&mut self, other: &Self) {
@@ -159,9 +294,11 @@ impl Counts {
     #[inline]
     pub fn accept(&mut self, kind: IdKind, column: Option<usize>, id: &[u8]) {
         self.accept_as(kind, column);
-        if let Some(other) = lookalike(kind, id) {
-            let index = LOOKALIKES.iter().position(|pair| *pair == (kind, other));
-            self.lookalikes[index.expect("every pair is listed")] += 1;
+        if let Some(look) = lookalike(kind, id) {
+            self.lookalikes.add(kind, look, 1);
+            if let Some(column) = column {
+                self.column(column).lookalikes.add(kind, look, 1);
+            }
         }
     }
 
@@ -176,25 +313,37 @@ impl Counts {
         }
     }
 
-    /// Counts a rejected value, a malformed one also by the kind that it looks like.
+    /// Counts a rejected value, a malformed one also by what it looks like.
     pub fn reject(&mut self, reason: Reason, column: Option<usize>, value: &[u8]) {
+        self.count_rejected(reason, column, value);
+        if reason == Reason::Malformed
+            && let Some(look) = Look::of(trim(value))
+        {
+            self.add_look(look);
+        }
+    }
+
+    fn count_rejected(&mut self, reason: Reason, column: Option<usize>, value: &[u8]) {
+        let macros = u64::from(reason == Reason::Blank && is_macro(trim(value)));
         self.rejected[reason as usize] += 1;
+        self.macros += macros;
         if let Some(column) = column {
             let column = self.column(column);
+            column.macros += macros;
             match reason {
                 Reason::Blank => column.blank += 1,
                 _ => column.malformed += 1,
             }
         }
+
         // A blank line may be a hole of zeros; a blank cell is one that was padded.
         let may_be_packed = reason != Reason::Blank || column.is_none();
         self.packed += u64::from(may_be_packed && is_packed(value));
-        let value = trim(value);
-        if reason == Reason::Malformed
-            && let Some(found) = Look::of(value)
-            && let Some(index) = Look::ALL.iter().position(|look| *look == found)
-        {
-            self.looks[index] += 1;
+    }
+
+    fn add_look(&mut self, found: Look) {
+        for (look, count) in Look::ALL.iter().zip(&mut self.looks) {
+            *count += u64::from(*look == found);
         }
     }
 
@@ -230,7 +379,7 @@ impl Counts {
         };
 
         let malformed = self.malformed();
-        let usable: u64 = IdKind::ALL.iter().map(|kind| self.usable.of(*kind)).sum();
+        let usable = self.usable.total();
         if malformed > usable {
             let hint = match self.look() {
                 Some(look) => format!("; most look like {look}{}", remedy(look)),
@@ -243,27 +392,20 @@ impl Counts {
             ));
         }
 
-        for ((kind, look), count) in self.lookalikes() {
-            let usable = self.usable.of(kind);
-            if count * 2 > usable {
+        for lookalikes in self.lookalikes.by_kind(&self.usable) {
+            if lookalikes.are_most(usable) {
+                let others = lookalikes.other_kinds();
+                let remedy = match &others[..] {
+                    "" => String::new(),
+                    others => format!(": use {flag} {others}"),
+                };
                 doubts.push(format!(
-                    "{} of {} ids of kind {kind} look like {look}; if they are, their answers are \
-                     wrong{}",
-                    HumanCount(count),
-                    HumanCount(usable),
-                    remedy(look)
+                    "{lookalikes}; if they are, their answers are wrong{remedy}"
                 ));
             }
         }
+        doubts.extend(blank_doubt(self.macros, usable + malformed));
         doubts
-    }
-
-    /// The pairs of kinds that occur, with the number of such ids.
-    pub fn lookalikes(&self) -> impl Iterator<Item = (Lookalike, u64)> {
-        LOOKALIKES
-            .into_iter()
-            .zip(self.lookalikes)
-            .filter(|(_, count)| *count > 0)
     }
 
     /// Adds other counts.
@@ -272,14 +414,12 @@ impl Counts {
         self.values += other.values;
         self.keys += other.keys;
         self.packed += other.packed;
+        self.macros += other.macros;
         for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
             *sum += count;
         }
         self.usable.add_all(&other.usable);
-        self.lookalikes
-            .iter_mut()
-            .zip(other.lookalikes)
-            .for_each(|(sum, count)| *sum += count);
+        self.lookalikes.add_all(&other.lookalikes);
         self.looks
             .iter_mut()
             .zip(other.looks)
@@ -302,5 +442,23 @@ impl ColumnCounts {
         self.usable_by_kind.add_all(&other.usable_by_kind);
         self.blank += other.blank;
         self.malformed += other.malformed;
+        self.lookalikes.add_all(&other.lookalikes);
+        self.macros += other.macros;
     }
+}
+
+/// Whether so few of these values may be wrong by chance.
+pub const fn may_be_chance(wrong: u64, values: u64) -> bool {
+    wrong < LEAST_WRONG && wrong * 2 <= values
+}
+
+/// A warning if most values with a text are macros: perhaps ids in brackets.
+pub fn blank_doubt(macros: u64, others: u64) -> Option<String> {
+    (macros > others && macros >= LEAST_WRONG).then(|| {
+        format!(
+            "{} of {} values are texts in brackets, and count as blank",
+            HumanCount(macros),
+            HumanCount(macros + others)
+        )
+    })
 }

@@ -111,6 +111,107 @@ fn few_lookalikes_are_a_warning() {
 }
 
 #[test]
+fn few_lookalikes_of_a_small_kind_are_accepted() {
+    let sandbox = Sandbox::new();
+    let (idfas, md5s) = (ids(IdKind::Idfa, 0..1000), ids(IdKind::Md5, 0..20));
+    let build = |inputs: &str| {
+        sandbox.run(&format!(
+            "build {STORE} --dry-run --id-kind idfa,imei,oaid {inputs}"
+        ))
+    };
+    for (few, warning) in [
+        (1, None),
+        (9, None),
+        (
+            10,
+            Some("10 of 10 ids of kind oaid look like ids of kind md5"),
+        ),
+    ] {
+        sandbox.file("list", lines(&[&idfas[..], &md5s[..few]].concat()));
+        let built = build("{}/list");
+        assert_eq!(built.status, Some(0), "{}", built.stderr);
+        let has_warning = built.stderr.contains(warning.unwrap_or("look like"));
+        assert_eq!(has_warning, warning.is_some(), "{}", built.stderr);
+    }
+    sandbox.file("list", lines(&[&idfas[..], &md5s].concat()));
+    build("{}/list").fails(3, "20 of 20 ids of kind oaid look like ids of kind md5");
+
+    // Few in each input, and many in all.
+    for part in 0..10 {
+        let idfas = &idfas[part * 10..][..10];
+        let list = lines(&[idfas, &md5s[part..part + 1]].concat());
+        sandbox.file(&format!("part-{part}"), list);
+    }
+    build("{}/part-*").fails(3, "all inputs: 10 of 10 ids of kind oaid look like");
+}
+
+#[test]
+fn lookalikes_of_several_looks_are_counted_together() {
+    let sandbox = Sandbox::new();
+    let all = [ids(IdKind::Md5, 0..50), ids(IdKind::Imei, 0..40)].concat();
+    sandbox.file("list", lines(&all));
+    let refusal = "input {}/list: 90 of 90 ids of kind oaid look like ids of kind md5 (50), ids of \
+                   kind imei (40), and would match no device; declare them as md5,imei, or a \
+                   column that has both as md5,imei,oaid; --allow-lookalikes accepts them as oaid";
+    let refusal = refusal.replace("{}", &sandbox.path().display().to_string());
+    let build = format!("build {STORE} --dry-run --id-kind oaid {{}}/list");
+    sandbox.run(&build).fails(3, &refusal);
+    let build = format!("build {STORE} --dry-run --id-kind md5,imei,oaid {{}}/list");
+    sandbox.run(&build).succeeds();
+}
+
+#[test]
+fn column_of_lookalikes_beside_a_good_one_is_refused() {
+    let sandbox = Sandbox::new();
+    let (oaids, md5s) = (ids(IdKind::Oaid, 0..100), ids(IdKind::Md5, 0..90));
+    let mut rows = "oaid,did\n".to_owned();
+    for (index, oaid) in oaids.iter().enumerate() {
+        let md5 = md5s.get(index).map_or("", String::as_str);
+        rows += &format!("{oaid},{md5}\n");
+    }
+    sandbox.file("dump.csv", rows);
+    let build = |column: &str| {
+        sandbox.run(&format!(
+            "build {STORE} --dry-run --format csv --column oaid=oaid --column did={column} \
+             {{}}/dump.csv"
+        ))
+    };
+    build("oaid").fails(
+        3,
+        "dump.csv: 90 of 90 ids of kind oaid look like ids of kind md5",
+    );
+    build("md5").succeeds();
+}
+
+/// Openids of some platforms are md5s in form, so to hash them may be right.
+#[test]
+fn refusal_of_openids_names_both_readings() {
+    let sandbox = Sandbox::new();
+    let md5s = ids(IdKind::Md5, 0..20);
+    sandbox.file("lower", lines(&md5s));
+    let upper: Vec<_> = md5s.iter().map(|id| id.to_uppercase()).collect();
+    sandbox.file("upper", lines(&upper));
+    let build = |list: &str| {
+        sandbox.run(&format!(
+            "build {STORE} --dry-run --id-kind openid {{}}/{list}"
+        ))
+    };
+    let refusal = "20 of 20 ids of kind openid look like ids of kind md5; --allow-lookalikes \
+                   accepts them if a platform issued them as openids; else they would match no \
+                   device: declare them as md5, or a column that has both as md5,openid";
+    build("lower").fails(3, refusal);
+    // As QQ issues them.
+    build("upper").succeeds();
+
+    sandbox.file("idfas", lines(&ids(IdKind::Idfa, 0..20)).replace('-', ""));
+    let build = format!("build {STORE} --dry-run --id-kind idfa {{}}/idfas");
+    sandbox.run(&build).fails(
+        3,
+        "most look like ids of kind md5, or like UUIDs without dashes",
+    );
+}
+
+#[test]
 fn order_of_kinds_changes_no_key() {
     let sandbox = Sandbox::new();
     let meid = "A0000051234567".to_owned();

@@ -191,6 +191,27 @@ fn limit_of_malformed_values_is_of_all_inputs_and_of_each_column() {
     build(columns).fails(3, "column idfa of input");
 }
 
+/// Ids in the brackets of a macro may be ids: with a short one, nothing tells.
+#[test]
+fn column_of_texts_in_brackets_is_a_warning() {
+    let sandbox = Sandbox::new();
+    let idfas = ids(IdKind::Idfa, 0..20);
+    let rows: Vec<_> = idfas.iter().map(|id| format!("{id},[user_abc]")).collect();
+    sandbox.file("dump.csv", format!("idfa,openid\n{}", lines(&rows)));
+    let built = sandbox.run(
+        "build --store {}/s --audience a --format csv --column idfa=idfa --column openid=openid \
+         {}/dump.csv",
+    );
+    assert_eq!(built.status, Some(0), "{}", built.stderr);
+    let warning = "dump.csv: 20 of 20 values are texts in brackets, and count as blank";
+    assert!(built.stderr.contains(warning), "{}", built.stderr);
+    assert!(
+        built.stderr.contains("column openid of input"),
+        "{}",
+        built.stderr
+    );
+}
+
 #[test]
 fn query_of_ids_of_another_kind_hints_at_it() {
     let sandbox = Sandbox::new();

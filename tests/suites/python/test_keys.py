@@ -142,6 +142,11 @@ def test_wrong_kind_is_warned_of(rtad):
         rtad.keys("md5", synth(5, "--id-kind", "imei"))
     with pytest.warns(UserWarning, match="5 of 5 ids of kind oaid look like ids of kind md5"):
         rtad.keys("oaid", synth(5))
+    several = [*synth(5), *synth(4, "--id-kind", "imei")]
+    with pytest.warns(UserWarning, match="9 of 9 ids of kind oaid look like ids of kind md5 .5., "):
+        rtad.keys("oaid", several)
+    with pytest.warns(UserWarning, match="10 of 11 values are texts in brackets"):
+        rtad.keys("openid", [*["[user_abc]"] * 10, "o6_bmjrPTlm6_2sgVt7hMZOPfL2M", None])
 
 
 def test_digests_and_uuids_are_read_as_in_parquet_inputs(rtad):

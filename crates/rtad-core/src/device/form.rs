@@ -335,32 +335,6 @@ fn is_upper(text: &[u8]) -> bool {
     text.iter().any(u8::is_ascii_uppercase) && !text.iter().any(u8::is_ascii_lowercase)
 }
 
-/// A declared kind, and what its ids look like.
-pub type Lookalike = (IdKind, Look);
-
-/// Every pair that [`lookalike`] finds.
-pub const LOOKALIKES: [Lookalike; 19] = [
-    (IdKind::Oaid, Look::Id(IdKind::Md5)),
-    (IdKind::Openid, Look::Id(IdKind::Md5)),
-    (IdKind::Imei, Look::Id(IdKind::AndroidId)),
-    (IdKind::Caid, Look::Id(IdKind::AndroidId)),
-    (IdKind::AndroidId, Look::Id(IdKind::Imei)),
-    (IdKind::AndroidId, Look::Id(IdKind::Mac)),
-    (IdKind::Oaid, Look::Id(IdKind::Imei)),
-    (IdKind::Oaid, Look::Id(IdKind::Mac)),
-    (IdKind::Caid, Look::Id(IdKind::Idfa)),
-    (IdKind::Caid, Look::Id(IdKind::Imei)),
-    (IdKind::Oaid, Look::Digest),
-    (IdKind::Caid, Look::Digest),
-    (IdKind::Openid, Look::Digest),
-    (IdKind::Oaid, Look::Number),
-    (IdKind::Caid, Look::Number),
-    (IdKind::AndroidId, Look::Number),
-    (IdKind::Oaid, Look::Wrapped),
-    (IdKind::Caid, Look::Wrapped),
-    (IdKind::Openid, Look::Wrapped),
-];
-
 /// The look of an id that this kind accepts, if it is that of something else. CAIDs always look
 /// like md5s, and IDFAs like GAIDs, so these are no lookalikes.
 #[inline]
