@@ -24,7 +24,9 @@ pub enum RowValue<'a> {
     Null,
     Text(Cow<'a, str>),
     Integer(i128),
-    /// A fraction, boolean or object; or an outer member is neither null, an object nor a list.
+    /// A number with a fraction or an exponent.
+    Fraction,
+    /// A boolean or an object; or an outer member is neither null, an object nor a list.
     NotAnId,
     /// It or an outer member is a list of so many elements.
     List(u64),
@@ -210,7 +212,7 @@ impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
     }
 
     fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        self.set(RowValue::NotAnId);
+        self.set(RowValue::Fraction);
         Ok(())
     }
 
@@ -251,7 +253,7 @@ impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
 mod tests {
     use rtad_core::device::IdKind;
 
-    use super::RowValue::{Absent, Integer, List, NotAnId, Null};
+    use super::RowValue::{Absent, Fraction, Integer, List, NotAnId, Null};
     use super::*;
 
     fn find<'a>(columns: &[&str], row: &'a str) -> Result<Vec<RowValue<'a>>, NotAnObject> {
@@ -303,7 +305,7 @@ mod tests {
             ),
             (
                 r#"{"a":1e3,"b":true}"#,
-                [NotAnId, NotAnId, Absent, NotAnId, NotAnId],
+                [Fraction, NotAnId, Absent, NotAnId, Fraction],
             ),
             (
                 r#"{"a":"q\"A\n","x":{"a":"no","y":[[1,{}]]}}"#,

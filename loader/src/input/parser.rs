@@ -242,6 +242,12 @@ impl<'a> Parser<'a> {
                     let digits = &digits[..digits.len() - left];
                     self.value_now(pending, position, &column.kinds, (digits, value));
                 }
+                RowValue::Fraction => {
+                    self.counts.values += 1;
+                    self.finish(pending);
+                    self.counts.reject_fraction(index, line);
+                    self.record(position, Reason::Malformed, line);
+                }
                 RowValue::NotAnId => {
                     self.counts.values += 1;
                     self.reject_now(pending, position, Reason::Malformed, line);
@@ -380,6 +386,11 @@ impl<'a> Parser<'a> {
     #[cold]
     fn reject(&mut self, position: Position, reason: Reason, text: &[u8]) {
         self.counts.reject(reason, position.column, text);
+        self.record(position, reason, text);
+    }
+
+    /// Keeps a rejected row for the file of `--rejects`, if there is one.
+    fn record(&mut self, position: Position, reason: Reason, text: &[u8]) {
         // Exports may have millions of blank values, which are no mistakes.
         if self.rejects.is_some() && reason != Reason::Blank {
             let Position {

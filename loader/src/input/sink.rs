@@ -323,6 +323,12 @@ impl Counts {
         }
     }
 
+    /// Counts a malformed number with a fraction, in a row of JSON.
+    pub fn reject_fraction(&mut self, column: usize, row: &[u8]) {
+        self.count_rejected(Reason::Malformed, Some(column), row);
+        self.add_look(Look::Float);
+    }
+
     fn count_rejected(&mut self, reason: Reason, column: Option<usize>, value: &[u8]) {
         let macros = u64::from(reason == Reason::Blank && is_macro(trim(value)));
         self.rejected[reason as usize] += 1;

@@ -213,6 +213,15 @@ fn column_of_texts_in_brackets_is_a_warning() {
 }
 
 #[test]
+fn fraction_of_json_is_named_as_one() {
+    let sandbox = Sandbox::new();
+    sandbox.file("rows", r#"{"imei":8.68049039501257e14}"#);
+    sandbox
+        .run("build --store {}/s --audience a --format ndjson --column imei=imei {}/rows")
+        .fails(3, "most look like numbers with a fraction or an exponent");
+}
+
+#[test]
 fn query_of_ids_of_another_kind_hints_at_it() {
     let sandbox = Sandbox::new();
     sandbox.file("members", lines(&ids(IdKind::Imei, 0..10)));
