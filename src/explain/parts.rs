@@ -10,7 +10,7 @@ use crate::catalog::{Audience, Catalog, DeviceRequest};
 use crate::strategy::{Assignment, Decision, Facts, Reason, Rule, Tier, ValueEntry};
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
-use rtad_core::device::{Case, DeviceKey, IdKind};
+use rtad_core::device::{Case, DeviceKey, IdKind, trim};
 
 /// The state of an audience, and its answer about the device of the facts, if it was asked.
 pub fn explain_audience(
@@ -207,7 +207,7 @@ pub fn explain_strategy(
 /// The form that is hashed, if the value differs from it. This function repeats the conversion, so
 /// it returns only a form whose md5 is `key`.
 pub fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
-    let trimmed = value.trim_ascii();
+    let trimmed = str::from_utf8(trim(value.as_bytes())).ok()?;
     let canonical = match kind.canonical_case() {
         Case::Lower => trimmed.to_ascii_lowercase(),
         Case::Upper => trimmed.to_ascii_uppercase(),

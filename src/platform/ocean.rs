@@ -18,7 +18,7 @@ use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::KindRules;
 use crate::strategy::{Attribute, BidValue, Tag, ValueKey};
-use rtad_core::device::{IdField, IdKind};
+use rtad_core::device::{IdField, IdKind, trim};
 
 #[allow(
     missing_docs,
@@ -314,7 +314,7 @@ fn did_fields(request: &Req) -> (IdField, Option<IdField>) {
         DidType::Gaid => GAID,
         DidType::GaidMd5 => GAID_MD5,
         // Unknown types are read as this one.
-        DidType::Imei => match request.did.trim_ascii() {
+        DidType::Imei => match trim(&request.did) {
             did if IdKind::Md5.has_shape(did) => MD5,
             did if !IdKind::Idfa.has_shape(did) => IMEI,
             _ if request.platform() == Platform::Ios => IDFA,

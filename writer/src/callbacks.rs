@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
 use percent_encoding::percent_decode_str;
 
-use rtad_core::device::{DeviceKey, KeyMaker, is_macro};
+use rtad_core::device::{DeviceKey, KeyMaker, is_macro, trim};
 use rtad_core::snapshot::AudienceName;
 use rtad_http::request_error::RequestError;
 use rtad_window::{RequestKey, Retry};
@@ -159,7 +159,7 @@ fn usable_id(keys: &KeyMaker, config: &CallbackConfig, query: Query<'_>) -> Opti
 /// The key of an id of kind text, as `POST …/events` takes it; none of a macro that was not
 /// replaced.
 fn text_key(text: &[u8]) -> Option<DeviceKey> {
-    let is_usable = (1..=MAX_TEXT).contains(&text.len()) && !is_macro(text);
+    let is_usable = (1..=MAX_TEXT).contains(&text.len()) && !is_macro(trim(text));
     is_usable.then(|| DeviceKey::of_canonical(text))
 }
 
@@ -178,7 +178,7 @@ fn time(text: &[u8]) -> Option<SystemTime> {
 /// Identity of a callback with an id of the click. It is kept after an erasure, so it holds no key.
 fn retry(config: &CallbackConfig, query: Query<'_>, key: &[u8; 16]) -> Option<Retry> {
     let id = query.value(config.request_id.as_ref()?)?;
-    let id = id.trim_ascii();
+    let id = trim(&id);
     if id.is_empty() || is_macro(id) {
         return None;
     }

@@ -4,7 +4,7 @@ use super::plan::{Leaf, MessageNode, RequestPlan, Role};
 use crate::platform::ids::MAX_ASKED;
 use crate::platform::read::{Asked, AskedList, Id, Read, SkippedId};
 use crate::platform::value::{Digits, Value};
-use rtad_core::device::{IdField, IdKind};
+use rtad_core::device::{IdField, IdKind, trim};
 
 /// An unreadable body. Carries no details, as the sender is not authenticated.
 #[derive(Debug, PartialEq, Eq)]
@@ -186,6 +186,7 @@ fn caid_of(value: Value<'_>) -> Value<'_> {
 
 /// A CAID without its version, a number before or after it, parted by a character such as `_`.
 fn without_version(text: &[u8]) -> &[u8] {
+    let text = trim(text);
     let Some(end) = text.iter().position(|byte| !byte.is_ascii_alphanumeric()) else {
         return text;
     };

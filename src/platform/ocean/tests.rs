@@ -237,6 +237,7 @@ fn kind_of_did_follows_did_type_or_length() {
         (android, 0, UUID, &["idfa", "oaid"]),
         (0, 77, IMEI_MD5_VALUE, &["md5"]),
         (0, 0, " 8d3ebd3654fb46a2832296669cf1b536", &["md5"]),
+        (0, 0, "8d3ebd3654fb46a2832296669cf1b536\u{a0}", &["md5"]),
         (0, 0, "8d3ebd3654fb46a2832296669cf1b53x", &["imei"]),
         (0, 0, "1fe9a970-efbb-29e0-0bdd-f5dbbf751abx", &["imei"]),
         (ios, 0, "1fe9a970fefbbf29e0f0bddff5dbbf751ab5", &["imei"]),

@@ -85,6 +85,8 @@ fn version_is_no_part_of_a_caid() {
         (format!("{caid}_20230330"), caid),
         (format!("20230330_{caid}"), caid),
         (format!("{caid}:20230330"), caid),
+        (format!("20230330_{caid} "), caid),
+        (format!(" {caid}_20230330\u{3000}"), caid),
         (format!("{digits}_20230330"), digits),
         (caid.to_owned(), caid),
         (format!("{caid}_"), caid),

@@ -185,10 +185,10 @@ fn texts_and_click_ids_are_any_but_macros() {
         send(&format!("user={query}"));
         assert_eq!(seen(&mut api, "text", text), 1, "{text}");
     }
-    for unusable in ["__USER__", "", &"x".repeat(1025)] {
+    for unusable in ["__USER__", "%20__USER__", "", &"x".repeat(1025)] {
         send(&format!("user={unusable}"));
     }
-    assert_eq!(events(&mut api, ["unusable"]), [3]);
+    assert_eq!(events(&mut api, ["unusable"]), [4]);
     // A click whose id looks like a placeholder counts once, too.
     for _ in 0..2 {
         send("user=a&click=7");
