@@ -1,7 +1,9 @@
 //! Commands inside another program, such as the Python package: the same flags, checks and errors
-//! as on the command line.
+//! as on the command line. [`in_arguments`] has the texts of errors in the words of Python.
 //!
 //! A command writes nothing to stdout and stderr, and installs no handlers of signals.
+
+mod arguments;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::commands::{self, Cli, Host, Target};
 pub use crate::input::{Batches, Counts, Kinds, Reason, arrow};
 pub use crate::progress::Watch;
 use crate::progress::{Progress, Stopped};
+pub use arguments::in_arguments;
 
 /// Chunks read at a time.
 const PARALLEL_READS: usize = 4;
@@ -85,7 +88,7 @@ struct LoadFlags {
 fn parsed<P: Parser>(arguments: &[String]) -> Result<P, UsageMistake> {
     let program = std::iter::once("rtad-loader");
     let words = program.chain(arguments.iter().map(String::as_str));
-    P::try_parse_from(words).map_err(|error| UsageMistake::of(&error))
+    P::try_parse_from(words).map_err(|error| arguments::usage_mistake(&error))
 }
 
 async fn read(flags: &LoadFlags, progress: &Progress) -> Result<Snapshot, CommandError> {

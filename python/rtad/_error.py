@@ -2,7 +2,8 @@
 
 
 class Error(Exception):
-    """A failed command of rtad: its text is that of the command line.
+    """A failed command of rtad: its text is that of the command line, with arguments in place of
+    flags.
 
     `exit_code` is the code with which the program would have ended: 1 unexpected, 2 usage, 3 bad
     input over the threshold, 4 verification failed, 5 store or network, 6 another process

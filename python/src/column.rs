@@ -29,7 +29,7 @@ impl ResultColumn {
 
     /// Why most of the results may be wrong.
     pub(crate) fn doubts(&self, kinds: &Kinds) -> Vec<String> {
-        self.counts.doubts(kinds, "kind")
+        self.counts.doubts(kinds)
     }
 
     fn value<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyAny>> {

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::CommandFailure;
 use rtad_core::error_chain::error_chain;
-use rtad_loader::host::{Done, Watch};
+use rtad_loader::host::{Done, Watch, in_arguments};
 
 /// Interval of progress and signals.
 const TICK: Duration = Duration::from_millis(100);
@@ -155,12 +155,13 @@ pub fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
 
 fn warn_at(py: Python<'_>, warning: String, stack_level: i32) -> PyResult<()> {
     let category = py.get_type::<PyUserWarning>();
-    let message = CString::new(warning.replace('\0', " ")).expect("NUL was replaced");
+    let text = in_arguments(&warning).replace('\0', " ");
+    let message = CString::new(text).expect("NUL was replaced");
     PyErr::warn(py, &category, &message, stack_level)
 }
 
 /// The exception of a failed command, a `rtad.Error`: the text that follows `error: ` on the
-/// command line.
+/// command line, with arguments in place of flags.
 pub fn failure(py: Python<'_>, error: &dyn CommandFailure) -> PyErr {
     let message = match error.mistakes() {
         [] => error_chain(error).replace(['\n', '\r'], " "),
@@ -170,7 +171,7 @@ pub fn failure(py: Python<'_>, error: &dyn CommandFailure) -> PyErr {
     let class = py
         .import("rtad._error")
         .and_then(|module| module.getattr("Error"));
-    match class.and_then(|class| class.call1((message, exit_code))) {
+    match class.and_then(|class| class.call1((in_arguments(&message), exit_code))) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
     }

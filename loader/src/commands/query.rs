@@ -97,7 +97,7 @@ pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
             values: has_values.then(|| keys.iter().map(value).collect()),
         })
     })?;
-    for doubt in asked.counts.doubts(&args.id_kind, "--id-kind") {
+    for doubt in asked.counts.doubts(&args.id_kind) {
         exit::write_warning(&doubt);
     }
 

@@ -375,12 +375,11 @@ impl Counts {
             .filter(|(_, count)| *count > 0)
     }
 
-    /// Why most of the answers about these ids may be wrong: texts for a warning. `flag` declares
-    /// the kinds.
-    pub fn doubts(&self, kinds: &Kinds, flag: &str) -> Vec<String> {
+    /// Why most of the answers about these ids may be wrong: texts for a warning.
+    pub fn doubts(&self, kinds: &Kinds) -> Vec<String> {
         let mut doubts = Vec::new();
         let remedy = |look: Look| match look {
-            Look::Id(kind) => format!(": use {flag} {kind}"),
+            Look::Id(kind) => format!(": use --id-kind {kind}"),
             _ => String::new(),
         };
 

@@ -111,4 +111,11 @@ def test_failures_have_the_texts_and_codes_of_the_loader(rtad, members, url, nam
     with pytest.raises(rtad.Error) as failure:
         rtad.Audience.open(url, name, **flags)
     message = ": ".join([expected["message"], *expected["causes"]])
+    for flag, argument in [
+        ("--public-key", "public_key"),
+        ("--audience <NAME>", "name"),
+        ("--audience", "name"),
+        ("--generation", "generation"),
+    ]:
+        message = message.replace(flag, argument)
     assert (str(failure.value), failure.value.exit_code) == (message, done.returncode)

@@ -147,6 +147,20 @@ def test_append_remove_and_rollback(rtad, tmp_path):
     assert rtad.Audience.open(store, "users").info["generation"] == 1
 
 
+# Flags in texts of the loader, and the arguments in those of the package.
+ARGUMENTS = {
+    "--max-reject-ratio ": "max_reject_ratio=",
+    "--rejects FILE": "rejects=FILE",
+    "--allow-empty": "allow_empty=True",
+    "--allow-lookalikes": "allow_lookalikes=True",
+    "--filter, --fpr:": "filter, fpr:",
+    "--filter <KIND>": "filter",
+    "--id-kind <KIND[,KIND]>": "kind",
+    "--memory ": "memory=",
+    "--threads": "threads",
+    "(--audience) or the generation (--generation)": "(name) or the generation (generation)",
+    "'--no-such-flag' found": "'no_such_flag'",
+}
 FAILURES = [
     ("build", ["junk", "words"], {}),
     ("build", ["null"], {}),
@@ -178,6 +192,9 @@ def test_failures_have_the_texts_and_codes_of_the_loader(rtad, tmp_path, failing
         getattr(rtad, command)(str(tmp_path / "store"), "users", ids, kind=kind, **flags)
     message = ": ".join([expected["message"], *expected["causes"]])
     message = message.replace(str(tmp_path / "cli"), str(tmp_path / "store"))
+    for flag, argument in ARGUMENTS.items():
+        message = message.replace(flag, argument)
+    assert "--" not in message
     assert (str(failure.value), failure.value.exit_code) == (message, code)
     copy = pickle.loads(pickle.dumps(failure.value))
     assert (str(copy), copy.exit_code) == (message, code)
@@ -188,7 +205,7 @@ def test_unknown_column_is_named_with_those_found(rtad, tmp_path):
     table = pyarrow.table({"a": ["x"], "b": ["y"]})
     for columns, expected in [
         ("c", 'input -: has no column "c"; columns found: a, b'),
-        (None, "a table of 2 columns needs --column NAME[=KIND]"),
+        (None, 'a table of 2 columns needs columns="NAME" or {"NAME": "KIND"}'),
     ]:
         with pytest.raises(rtad.Error) as failure:
             rtad.build(str(tmp_path / "store"), "users", table, columns=columns)
