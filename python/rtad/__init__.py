@@ -8,12 +8,14 @@ from rtad._audience import Audience
 from rtad._commands import append, build, explain, remove, rollback
 from rtad._error import Error
 from rtad._keys import key, keys
+from rtad._rtad import VERSION as __version__
 from rtad._rtad import Column
 
 __all__ = [
     "Audience",
     "Column",
     "Error",
+    "__version__",
     "append",
     "build",
     "explain",

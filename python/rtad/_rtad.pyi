@@ -1,10 +1,12 @@
 """The compiled part."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
-from typing import Any, final
+from typing import Any, ClassVar, final
 
-__all__ = ["Column", "Snapshot", "explain", "key", "keys", "run"]
+__all__ = ["VERSION", "Column", "Snapshot", "explain", "key", "keys", "run"]
+
+VERSION: str
 
 @final
 class Column:

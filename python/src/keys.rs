@@ -13,7 +13,7 @@ use rtad_loader::host::{Counts, Kinds};
 
 use super::column::ResultColumn;
 use super::job;
-use super::values::{IdColumn, arrow_failure};
+use super::values::{IDS, IdColumn, arrow_failure};
 
 static KEY_MAKER: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);
 const KEY_BYTES: usize = 16;
@@ -86,7 +86,7 @@ pub fn keys(
         let (width, bytes) = (KEY_BYTES as i32, Buffer::from_vec(bytes));
         let array = FixedSizeBinaryArray::try_new(width, bytes, nulls.finish());
         Ok::<_, PyErr>(ResultColumn::new(
-            Arc::new(array.map_err(arrow_failure)?),
+            Arc::new(array.map_err(|error| arrow_failure(IDS, 0, error))?),
             counts,
         ))
     })?;

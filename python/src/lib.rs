@@ -35,4 +35,7 @@ mod _rtad {
     use super::commands::{explain, run};
     #[pymodule_export]
     use super::keys::{key, keys};
+
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -7,11 +7,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
-use super::values::IdColumn;
-use super::values::arrow_failure;
+use super::values::{IdColumn, arrow_failure};
 
 /// Rows handed over at once.
 const BATCH_ROWS: usize = 65_536;
+/// The argument with the rows.
+const SOURCE: &str = "source";
 /// Name of the column of ids without a name.
 const UNNAMED: &str = "id";
 
@@ -20,6 +21,7 @@ pub struct Tables<'py> {
     objects: Bound<'py, PyIterator>,
     open: Option<OpenObject>,
     header: Vec<String>,
+    rows_read: usize,
 }
 
 /// An object of the stream.
@@ -37,6 +39,7 @@ impl<'py> Tables<'py> {
             objects,
             open: None,
             header: Vec::new(),
+            rows_read: 0,
         };
         tables.open = tables.next_object()?;
         tables.header = match &tables.open {
@@ -56,7 +59,7 @@ impl<'py> Tables<'py> {
             return Ok(None);
         };
         Ok(Some(OpenObject {
-            column: IdColumn::read(&object?)?,
+            column: IdColumn::read(SOURCE, &object?)?,
             array: None,
         }))
     }
@@ -72,6 +75,7 @@ impl<'py> Tables<'py> {
                 let rows = BATCH_ROWS.min(array.len() - *first);
                 let slice = array.slice(*first, rows);
                 *first += rows;
+                self.rows_read += rows;
                 if *first == array.len() {
                     open.array = None;
                 }
@@ -79,7 +83,10 @@ impl<'py> Tables<'py> {
             }
 
             let next = py.detach(|| open.column.arrays.next());
-            match next.transpose().map_err(arrow_failure)? {
+            let array = next
+                .transpose()
+                .map_err(|error| arrow_failure(SOURCE, self.rows_read, error))?;
+            match array {
                 Some(array) if array.is_empty() => {}
                 Some(array) => open.array = Some((array, 0)),
                 None => {

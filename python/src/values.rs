@@ -1,6 +1,8 @@
 //! Columns of ids: Arrow arrays, NumPy arrays and lists, a batch at a time.
 
 use std::collections::HashMap;
+use std::iter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -8,7 +10,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, StringArra
 use arrow_buffer::Buffer;
 use arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString};
@@ -19,6 +21,9 @@ use rtad_loader::host::arrow::{IdArray, PADDED_TEXT, ValueForm, column_of};
 
 /// Rows whose keys are made together: their keys fit the second-level cache.
 const BATCH_ROWS: usize = 8192;
+
+/// The argument with a column of ids.
+pub const IDS: &str = "ids";
 
 /// Arrays of ids, one after the other.
 pub type Arrays = Box<dyn Iterator<Item = Result<ArrayRef, ArrowError>> + Send>;
@@ -31,8 +36,8 @@ pub struct IdColumn {
 
 impl IdColumn {
     /// Reads an object of `rtad._ids`: one that exports Arrow, the bytes, width and padding of a
-    /// NumPy array, or a list.
-    pub fn read(ids: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// NumPy array, or a list. `place` is its argument, in errors.
+    pub fn read(place: &str, ids: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(list) = ids.cast::<PyList>() {
             return Ok(Self::of(listed(list)?, HashMap::new()));
         }
@@ -47,16 +52,22 @@ impl IdColumn {
             return Ok(Self::of(Arc::new(array), metadata));
         }
 
-        let reader = ids.extract::<AnyArray>()?.into_reader()?;
+        let taken = caught(|| ids.extract::<AnyArray>().and_then(AnyArray::into_reader))
+            .unwrap_or_else(|error| Err(PyValueError::new_err(error.to_string())));
+        let mut reader = taken.map_err(|error| refused(place, ids, error))?;
+        let field = reader.field();
+        let arrays = iter::from_fn(move || {
+            caught(|| reader.next()).unwrap_or_else(|error| Some(Err(error)))
+        });
         Ok(Self {
-            field: reader.field(),
-            arrays: Box::new(reader),
+            field,
+            arrays: Box::new(arrays),
         })
     }
 
     /// Reads an object with one column.
     pub fn read_column(ids: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let Self { arrays, field } = Self::read(ids)?;
+        let Self { arrays, field } = Self::read(IDS, ids)?;
         let DataType::Struct(columns) = field.data_type() else {
             return Ok(Self { arrays, field });
         };
@@ -76,7 +87,7 @@ impl IdColumn {
     fn of(array: ArrayRef, metadata: HashMap<String, String>) -> Self {
         let field = Field::new("", array.data_type().clone(), true).with_metadata(metadata);
         Self {
-            arrays: Box::new(std::iter::once(Ok(array))),
+            arrays: Box::new(iter::once(Ok(array))),
             field: Arc::new(field),
         }
     }
@@ -85,12 +96,14 @@ impl IdColumn {
     pub fn each_batch(self, kinds: &Kinds, mut each: impl FnMut(&IdArray)) -> PyResult<()> {
         let form =
             ValueForm::of(&self.field).map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        let mut rows_read = 0;
         for array in self.arrays {
-            let array = array.map_err(arrow_failure)?;
+            let array = array.map_err(|error| arrow_failure(IDS, rows_read, error))?;
             for start in (0..array.len()).step_by(BATCH_ROWS) {
                 let rows = BATCH_ROWS.min(array.len() - start);
                 let ids = IdArray::new(&array.slice(start, rows), form, kinds);
-                each(&ids.map_err(arrow_failure)?);
+                each(&ids.map_err(|error| arrow_failure(IDS, rows_read, error))?);
+                rows_read += rows;
             }
         }
         Ok(())
@@ -157,7 +170,52 @@ impl ListValue {
     }
 }
 
-/// The exception of a failed read of Arrow data. One that Python code raised stays as it was.
-pub fn arrow_failure(error: ArrowError) -> PyErr {
-    pyo3_arrow::error::PyArrowError::from(error).into()
+/// Runs an import of Arrow data. Its panic about slices of structs in structs, whose offset this
+/// release of arrow-rs counts twice, becomes an error.
+fn caught<T>(import: impl FnOnce() -> T) -> Result<T, ArrowError> {
+    catch_unwind(AssertUnwindSafe(import)).map_err(|_| {
+        ArrowError::CDataInterface(
+            "a slice of structs in structs: expected a copy, or their members as columns, as of \
+             flatten()"
+                .to_owned(),
+        )
+    })
+}
+
+/// The exception of an object whose Arrow data cannot be taken. Exceptions of the object's own
+/// classes stay as they are.
+fn refused(place: &str, object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = object.py();
+    let class = error.get_type(py);
+    let is_of_reader = class.is(py.get_type::<PyTypeError>())
+        || class.is(py.get_type::<PyValueError>())
+        || class.is(py.get_type::<PyException>());
+    if !is_of_reader {
+        return error;
+    }
+
+    let Ok(found) = object.get_type().fully_qualified_name() else {
+        return error;
+    };
+    let reason = error.value(py);
+    let refused = PyTypeError::new_err(format!(
+        "{place}: the Arrow data of a {found} could not be read: {reason}"
+    ));
+    refused.set_cause(py, Some(error));
+    refused
+}
+
+/// The exception of Arrow data of `place`, an argument, that cannot be read beyond some rows. One
+/// that Python code raised stays as it was.
+pub fn arrow_failure(place: &str, rows: usize, error: ArrowError) -> PyErr {
+    let reason = match error {
+        ArrowError::ExternalError(error) => match error.downcast::<PyErr>() {
+            Ok(raised) => return *raised,
+            Err(error) => error.to_string(),
+        },
+        error => error.to_string(),
+    };
+    PyValueError::new_err(format!(
+        "{place}: the Arrow data after {rows} rows could not be read: {reason}"
+    ))
 }

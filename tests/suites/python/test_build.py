@@ -229,6 +229,26 @@ def test_rejected_rows_are_counted_by_reason_and_kept_in_the_file(rtad, tmp_path
     assert (tmp_path / "rejects").read_text().split("\t")[:3] == ["-", "101", "malformed"]
 
 
+def test_broken_arrow_data_is_named_with_its_rows(rtad, tmp_path):
+    schema = pyarrow.schema({"id": "string"})
+
+    def failing():
+        for batch in pyarrow.table({"id": synth(10)}).to_batches():
+            yield batch
+        raise pyarrow.ArrowInvalid("the file ends early")
+
+    reader = pyarrow.RecordBatchReader.from_batches(schema, failing())
+    with pytest.raises(ValueError) as failure:
+        rtad.build(str(tmp_path / "s"), "users", reader)
+    text = str(failure.value)
+    assert text.startswith("source: the Arrow data after 10 rows could not be read: ")
+    assert "the file ends early" in text
+
+    reader = pyarrow.RecordBatchReader.from_batches(schema, failing())
+    with pytest.raises(ValueError, match="^ids: the Arrow data after 10 rows could not be read: "):
+        rtad.keys("md5", reader)
+
+
 def test_exception_of_the_source_publishes_nothing(rtad, tmp_path):
     def failing():
         yield from synth(70_000)

@@ -202,6 +202,29 @@ def test_columns_without_ids_are_refused(rtad, column, expected):
     assert str(failure.value).startswith(expected)
 
 
+def test_arrow_data_that_is_not_taken_is_named(rtad):
+    class Foreign:
+        def __init__(self, error):
+            self.error = error
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            raise self.error
+
+    with pytest.raises(TypeError) as failure:
+        rtad.keys("md5", Foreign(ValueError("not today")))
+    text = "ids: the Arrow data of a suites.python.test_keys.test_arrow_data"
+    assert str(failure.value).startswith(text), failure.value
+    assert str(failure.value).endswith("could not be read: not today")
+    assert isinstance(failure.value.__cause__, ValueError)
+    # Errors of a library's own classes stay.
+    with pytest.raises(duckdb.BinderException, match="^no such table$"):
+        rtad.keys("md5", Foreign(duckdb.BinderException("no such table")))
+
+
+def test_version_is_that_of_the_wheel(rtad, built):
+    assert rtad.__version__ == built.wheel.name.split("-")[1]
+
+
 def test_unknown_kind_is_refused(rtad):
     with pytest.raises(ValueError, match="^kind \"imsi\": unknown id kind; the kinds are md5, "):
         rtad.keys("imsi", [])
