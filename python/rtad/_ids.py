@@ -70,8 +70,10 @@ def _of_polars(ids: Any, wanted: Collection[str]) -> Any:
     if isinstance(ids, polars.Series) and ids.dtype == polars.Null:
         return ids.cast(polars.String)
     if isinstance(ids, polars.DataFrame):
-        if wanted and set(wanted) <= set(ids.columns):
-            ids = ids.select(list(wanted))
+        # A struct for its members.
+        outer = {one if one in ids.columns else one.partition(".")[0] for one in wanted}
+        if outer and outer <= set(ids.columns):
+            ids = ids.select(outer)
         return ids.with_columns(polars.selectors.by_dtype(polars.Null).cast(polars.String))
     return ids
 

@@ -27,7 +27,7 @@ pub fn run(
     };
 
     let mut tables = Tables::open(&objects)?;
-    let (sender, batches) = Batches::new(tables.header().to_vec());
+    let (sender, batches) = Batches::new(tables.columns().clone());
     let mut next = || tables.next_batch(py);
     let work = move |watch: &_| host::run(&arguments, Some(batches), watch);
     let done = job::run(py, progress, Some((&mut next, sender)), work)?;

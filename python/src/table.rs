@@ -2,7 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StructArray};
-use arrow_schema::{DataType, Field, FieldRef};
+use arrow_schema::{DataType, Field, FieldRef, Fields};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
@@ -20,7 +20,7 @@ const UNNAMED: &str = "id";
 pub struct Tables<'py> {
     objects: Bound<'py, PyIterator>,
     open: Option<OpenObject>,
-    header: Vec<String>,
+    columns: Fields,
     rows_read: usize,
 }
 
@@ -38,20 +38,19 @@ impl<'py> Tables<'py> {
         let mut tables = Self {
             objects,
             open: None,
-            header: Vec::new(),
+            columns: vec![Field::new(UNNAMED, DataType::Null, true)].into(),
             rows_read: 0,
         };
         tables.open = tables.next_object()?;
-        tables.header = match &tables.open {
-            Some(open) => column_names(&open.column.field),
-            None => vec![UNNAMED.to_owned()],
-        };
+        if let Some(open) = &tables.open {
+            tables.columns = columns_of(&open.column.field);
+        }
         Ok(tables)
     }
 
-    /// Names of the columns.
-    pub fn header(&self) -> &[String] {
-        &self.header
+    /// The columns of the first object.
+    pub const fn columns(&self) -> &Fields {
+        &self.columns
     }
 
     fn next_object(&mut self) -> PyResult<Option<OpenObject>> {
@@ -101,13 +100,15 @@ impl<'py> Tables<'py> {
         let Some(open) = &self.open else {
             return Ok(());
         };
-        let found = column_names(&open.column.field);
-        if found == self.header {
+        let columns = columns_of(&open.column.field);
+        let found = names(&columns);
+        let expected = names(&self.columns);
+        if found == expected {
             return Ok(());
         }
         Err(PyValueError::new_err(format!(
             "source: a table with other columns than the first: expected {}, found {}",
-            self.header.join(", "),
+            expected.join(", "),
             found.join(", ")
         )))
     }
@@ -118,15 +119,22 @@ fn table_of(array: ArrayRef, field: &FieldRef) -> StructArray {
     if let Some(table) = array.as_struct_opt() {
         return table.clone();
     }
-    let ids = Field::new(UNNAMED, array.data_type().clone(), true)
-        .with_metadata(field.metadata().clone());
-    StructArray::new(vec![ids].into(), vec![array], None)
+    StructArray::new(columns_of(field), vec![array], None)
 }
 
-/// Names of a table's columns; the one of ids has no name of its own.
-fn column_names(field: &FieldRef) -> Vec<String> {
-    match field.data_type() {
-        DataType::Struct(fields) => fields.iter().map(|field| field.name().clone()).collect(),
-        _ => vec![UNNAMED.to_owned()],
+/// The columns of a table; the one of ids has no name of its own.
+fn columns_of(field: &FieldRef) -> Fields {
+    if let DataType::Struct(columns) = field.data_type() {
+        return columns.clone();
     }
+    let ids = Field::new(UNNAMED, field.data_type().clone(), true)
+        .with_metadata(field.metadata().clone());
+    vec![ids].into()
+}
+
+fn names(columns: &Fields) -> Vec<&str> {
+    columns
+        .iter()
+        .map(|column| column.name().as_str())
+        .collect()
 }

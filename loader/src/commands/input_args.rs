@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::str::FromStr;
 
+use arrow_schema::Fields;
 use clap::{Args, ValueEnum};
 
 use rtad_cli::command_error::CommandError;
@@ -141,7 +142,7 @@ impl InputArgs {
             return Ok(self.input_of(
                 vec![Source::Batches(batches.clone())],
                 Layout::Batches {
-                    columns: self.columns_of_batches(batches.header())?,
+                    columns: self.columns_of_batches(batches.fields())?,
                 },
             ));
         }
@@ -208,14 +209,14 @@ impl InputArgs {
     }
 
     /// The columns of `--column`, or else the only one.
-    fn columns_of_batches(&self, header: &[String]) -> Result<Vec<Column>, InputArgsError> {
-        match (&self.columns[..], header) {
-            ([], [name]) => Ok(vec![Column {
-                name: name.clone(),
+    fn columns_of_batches(&self, fields: &Fields) -> Result<Vec<Column>, InputArgsError> {
+        match (&self.columns[..], &fields[..]) {
+            ([], [field]) => Ok(vec![Column {
+                name: field.name().clone(),
                 kinds: self.id_kind.clone(),
             }]),
             ([], _) => Err(InputArgsError::NoColumnOfTable {
-                columns: header.len(),
+                columns: fields.len(),
             }),
             _ => self.columns("batches"),
         }

@@ -1,14 +1,17 @@
 //! Batch reader: columns of Arrow arrays as blocks of cells.
 
-use arrow_array::StructArray;
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, StructArray};
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields};
 use rtad_core::device::IdKind;
 
 use super::arrow::{IdArray, ValueForm, column_of};
 use super::block::{Block, Pool};
 use super::cells::Cells;
-use super::csv::{Columns, find_columns};
+use super::csv::{Columns, listed};
 use super::error::InputError;
-use super::kinds::Kinds;
+use super::layout::Column;
+use super::member;
 use super::open::Source;
 use super::value;
 
@@ -24,22 +27,24 @@ pub fn read_blocks(
         unreachable!("the layout is of batches")
     };
     let name = source.name();
-    let header = csv::ByteRecord::from(batches.header().to_vec());
-    let id_indexes = find_columns(&name, &header, columns)?;
-    let value_index = match value {
-        Some(value) => Some(find_columns(&name, &header, std::slice::from_ref(value))?[0]),
-        None => None,
-    };
+    // The text of a value is its digits, whatever the kind of the ids.
+    let value_column = value.map(|value| Column {
+        name: value.name.clone(),
+        kinds: IdKind::Openid.into(),
+    });
+    // Missing columns are an error also of a table without rows.
+    for column in columns.iter().chain(&value_column) {
+        find_column(&name, batches.fields(), column)?;
+    }
 
     let mut sender = RowSender::new(index, pool, send);
     while let Some(table) = batches.next() {
         let mut ids = Vec::with_capacity(columns.len());
-        for (column, index) in columns.iter().zip(&id_indexes) {
-            ids.push(read_column(&name, &table, *index, &column.kinds)?);
+        for column in columns {
+            ids.push(read_column(&name, &table, column)?);
         }
-        let values = match value_index {
-            // The text of a value is its digits, whatever the kind of the ids.
-            Some(index) => Some(read_column(&name, &table, index, &IdKind::Openid.into())?),
+        let values = match &value_column {
+            Some(column) => Some(read_column(&name, &table, column)?),
             None => None,
         };
 
@@ -51,25 +56,111 @@ pub fn read_blocks(
     Ok(())
 }
 
-fn read_column(
+/// A column of a table, or a member of one.
+struct FoundColumn {
+    /// Index in the table, then in each struct.
+    path: Vec<usize>,
+    field: FieldRef,
+}
+
+/// Finds a column by its name, or else a member of a struct by its path.
+fn find_column(input: &str, fields: &Fields, column: &Column) -> Result<FoundColumn, InputError> {
+    if let Some(index) = find_field(input, fields, &column.name, column)? {
+        return Ok(FoundColumn {
+            path: vec![index],
+            field: fields[index].clone(),
+        });
+    }
+
+    let mut path = Vec::new();
+    let mut field = None;
+    let mut inside = fields;
+    let none = Fields::empty();
+    for name in member::path(&column.name) {
+        let Some(index) = find_field(input, inside, &name, column)? else {
+            return Err(InputError::Column {
+                input: input.to_owned(),
+                column: column.name.clone(),
+                found: listed_members(fields),
+            });
+        };
+        path.push(index);
+        field = Some(inside[index].clone());
+        inside = match inside[index].data_type() {
+            DataType::Struct(members) => members,
+            _ => &none,
+        };
+    }
+    let field = field.expect("a path has a name");
+    Ok(FoundColumn { path, field })
+}
+
+/// The index of the only field of a name.
+fn find_field(
+    input: &str,
+    fields: &Fields,
     name: &str,
-    table: &StructArray,
-    index: usize,
-    kinds: &Kinds,
-) -> Result<IdArray, InputError> {
-    let field = &table.fields()[index];
-    let form = ValueForm::of(field).map_err(|source| InputError::ColumnType {
+    column: &Column,
+) -> Result<Option<usize>, InputError> {
+    let is_named = |index: &usize| fields[*index].name().trim() == name.trim();
+    let mut found = (0..fields.len()).filter(is_named);
+    let first = found.next();
+    if found.next().is_some() {
+        return Err(InputError::ColumnTwice {
+            input: input.to_owned(),
+            column: column.name.clone(),
+        });
+    }
+    Ok(first)
+}
+
+/// Names of the columns, and of the members of structs.
+fn listed_members(fields: &Fields) -> String {
+    let mut names = Vec::new();
+    for field in fields {
+        append_names("", field, &mut names);
+    }
+    if names.is_empty() {
+        return "none: it is empty".to_owned();
+    }
+    listed(names.iter(), names.len())
+}
+
+fn append_names(outside: &str, field: &FieldRef, names: &mut Vec<String>) {
+    let name = format!("{outside}{}", field.name().trim());
+    match field.data_type() {
+        DataType::Struct(members) => {
+            for member in members {
+                append_names(&format!("{name}."), member, names);
+            }
+        }
+        _ => names.push(name),
+    }
+}
+
+fn read_column(name: &str, table: &StructArray, column: &Column) -> Result<IdArray, InputError> {
+    // Tables of one stream may have the members of a struct in another order.
+    let found = find_column(name, table.fields(), column)?;
+    let form = ValueForm::of(&found.field).map_err(|source| InputError::ColumnType {
         input: name.to_owned(),
         source,
     })?;
 
-    column_of(table, index)
-        .and_then(|array| IdArray::new(&array, form, kinds))
+    array_at(table, &found.path)
+        .and_then(|array| IdArray::new(&array, form, &column.kinds))
         .map_err(|source| InputError::ColumnValues {
             input: name.to_owned(),
-            column: field.name().clone(),
+            column: column.name.clone(),
             source,
         })
+}
+
+fn array_at(table: &StructArray, path: &[usize]) -> Result<ArrayRef, ArrowError> {
+    let mut array = column_of(table, path[0])?;
+    for index in &path[1..] {
+        array = column_of(array.as_struct(), *index)?;
+    }
+    Ok(array)
 }
 
 /// Sends the cells of rows in blocks.

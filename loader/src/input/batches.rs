@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use arrow_array::StructArray;
+use arrow_schema::Fields;
 use parking_lot::Mutex;
 
 /// Batches that may wait to be read.
@@ -13,21 +14,21 @@ const WAITING_BATCHES: usize = 2;
 /// The receiving side of a stream of batches, which can be read once.
 #[derive(Clone)]
 pub struct Batches {
-    header: Arc<[String]>,
+    fields: Fields,
     receiver: Arc<Mutex<Receiver<StructArray>>>,
 }
 
 impl Batches {
-    /// A stream of batches with the columns of `header`. It ends when the sender is dropped.
-    pub fn new(header: Vec<String>) -> (SyncSender<StructArray>, Self) {
+    /// A stream of batches with these columns. It ends when the sender is dropped.
+    pub fn new(fields: Fields) -> (SyncSender<StructArray>, Self) {
         let (sender, receiver) = sync_channel(WAITING_BATCHES);
         let receiver = Arc::new(Mutex::new(receiver));
-        let header = header.into();
-        (sender, Self { header, receiver })
+        (sender, Self { fields, receiver })
     }
 
-    pub(crate) fn header(&self) -> &[String] {
-        &self.header
+    /// Columns of the first batch. Later ones have columns of the same names.
+    pub(crate) const fn fields(&self) -> &Fields {
+        &self.fields
     }
 
     /// The next batch; `None` at the end.
@@ -47,7 +48,7 @@ impl Eq for Batches {}
 impl fmt::Debug for Batches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batches")
-            .field("header", &self.header)
+            .field("fields", &self.fields)
             .finish_non_exhaustive()
     }
 }
