@@ -12,8 +12,13 @@ VERSION: str
 class Column:
     """A column of results: one for each id, null for an id without a key.
 
-    Any library that reads Arrow takes it: `pyarrow.array(column)`, `polars.Series(column)`.
+    Any library that reads Arrow takes it: `pyarrow.array(column)`, `polars.Series(column)`. NumPy
+    and pandas take it as an array: `frame["known"] = column`, `frame[column]`,
+    `numpy.where(column, ...)`. `~column` is the opposite; other operators are those of a library.
+    It has no truth value, as a Series has none.
     """
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
 
     @property
     def blank(self) -> int:
@@ -34,8 +39,34 @@ class Column:
     def to_pylist(self) -> list[Any]:
         """The results as a list."""
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """A NumPy array: of bool or uint8, or of objects for keys, which are bytes.
+
+        Nulls become `pandas.NA` of booleans, if pandas is imported; NaN of values; None of keys.
+        With `dtype=object` all are None. Raises ValueError if the dtype has no null, and if `copy`
+        is False.
+        """
+
+    def __call__(self, frame: Any) -> Any:
+        """The NumPy array, for pandas: it calls what it is indexed with, as in `frame[column]`, and
+        takes no other foreign column for a mask.
+        """
+
     def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
     def __getitem__(self, row: int, /) -> Any: ...
+    def __bool__(self) -> bool: ...
+    def __eq__(self, other: Any, /) -> Any: ...
+    def __ne__(self, other: Any, /) -> Any: ...
+    def __invert__(self) -> Column:
+        """The opposite of each boolean; nulls stay."""
+
+    def __and__(self, other: Any, /) -> Any: ...
+    def __or__(self, other: Any, /) -> Any: ...
+    def __xor__(self, other: Any, /) -> Any: ...
+    def __rand__(self, other: Any, /) -> Any: ...
+    def __ror__(self, other: Any, /) -> Any: ...
+    def __rxor__(self, other: Any, /) -> Any: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """The Arrow C data interface."""
 

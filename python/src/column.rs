@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_schema::{DataType, Field};
 use pyo3::IntoPyObjectExt as _;
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyList, PyTuple};
+use pyo3::pyclass::CompareOp;
+use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyIterator, PyList, PyTuple};
 use pyo3_arrow::ffi::to_array_pycapsules;
 
 use rtad_loader::host::{Counts, Kinds, Reason};
@@ -36,6 +37,7 @@ impl ResultColumn {
         if self.array.is_null(row) {
             return Ok(py.None().into_bound(py));
         }
+
         match self.array.data_type() {
             DataType::Boolean => self.array.as_boolean().value(row).into_bound_py_any(py),
             DataType::UInt8 => self
@@ -49,6 +51,91 @@ impl ResultColumn {
             }
         }
     }
+
+    /// The bytes of all rows as NumPy has them, and the dtype from which it makes one of `kind`.
+    fn numpy_bytes(&self, kind: &str) -> NumpyBytes {
+        match self.array.data_type() {
+            DataType::Boolean => NumpyBytes {
+                dtype: "bool",
+                bytes: self
+                    .array
+                    .as_boolean()
+                    .values()
+                    .iter()
+                    .map(u8::from)
+                    .collect(),
+            },
+            DataType::UInt8 => NumpyBytes {
+                dtype: "uint8",
+                bytes: self.array.as_primitive::<UInt8Type>().values().to_vec(),
+            },
+            _ => NumpyBytes {
+                dtype: if kind == "S" { "S16" } else { "V16" },
+                bytes: self.array.as_fixed_size_binary().value_data().to_vec(),
+            },
+        }
+    }
+
+    /// The dtype of an array for which none is asked.
+    fn default_dtype(&self) -> &'static str {
+        let has_nulls = self.array.null_count() > 0;
+        match self.array.data_type() {
+            DataType::Boolean if !has_nulls => "bool",
+            DataType::UInt8 if !has_nulls => "uint8",
+            // Its NaN stands for a null, and it has all values exactly.
+            DataType::UInt8 => "float64",
+            _ => "object",
+        }
+    }
+
+    /// An object for each null of booleans: the one of pandas, which has no truth value. With None
+    /// `numpy.where` would take a null for false.
+    fn null_of_booleans<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let modules = py.import("sys")?.getattr("modules")?;
+        match modules.cast::<PyDict>()?.get_item("pandas")? {
+            Some(pandas) => pandas.getattr("NA"),
+            None => Err(self.refused_nulls("bool")),
+        }
+    }
+
+    fn refused_nulls(&self, dtype: &str) -> PyErr {
+        PyValueError::new_err(format!(
+            "a column: {} of {} rows are null, and dtype {dtype} has no null: expected \
+             dtype=object, which has None",
+            self.array.null_count(),
+            self.array.len()
+        ))
+    }
+
+    /// A NumPy array of objects, with `null` for nulls.
+    fn objects<'py>(
+        &self,
+        numpy: &Bound<'py, PyModule>,
+        null: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut values = Vec::with_capacity(self.array.len());
+        for row in 0..self.array.len() {
+            values.push(if self.array.is_null(row) {
+                null.clone()
+            } else {
+                self.value(numpy.py(), row)?
+            });
+        }
+        numpy.call_method1("array", (values, "object"))
+    }
+}
+
+/// Rows of a NumPy array.
+struct NumpyBytes {
+    dtype: &'static str,
+    bytes: Vec<u8>,
+}
+
+fn no_operator(operator: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "a column has no operator {operator}: expected that of a library, as in \
+         numpy.asarray(column) {operator} other or polars.Series(column) {operator} other"
+    ))
 }
 
 #[pymethods]
@@ -81,6 +168,118 @@ impl ResultColumn {
     fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let values = (0..self.array.len()).map(|row| self.value(py, row));
         PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// A NumPy array: of bool or uint8, or of objects for keys, which are bytes.
+    ///
+    /// Nulls become `pandas.NA` of booleans, if pandas is imported; NaN of values; None of keys.
+    /// With `dtype=object` all are None. Raises ValueError if the dtype has no null, and if `copy`
+    /// is False.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if copy == Some(false) {
+            return Err(PyValueError::new_err(
+                "a column: an array of it is a copy: expected copy=None or copy=True",
+            ));
+        }
+        let numpy = py.import("numpy")?;
+        let is_asked = dtype.is_some();
+        let dtype = match dtype {
+            Some(dtype) => numpy.call_method1("dtype", (dtype,))?,
+            None => numpy.call_method1("dtype", (self.default_dtype(),))?,
+        };
+        let kind: String = dtype.getattr("kind")?.extract()?;
+        let has_nulls = self.array.null_count() > 0;
+
+        if kind == "O" {
+            let is_boolean = self.array.data_type() == &DataType::Boolean;
+            let null = if has_nulls && is_boolean && !is_asked {
+                self.null_of_booleans(py)?
+            } else {
+                py.None().into_bound(py)
+            };
+            return self.objects(&numpy, &null);
+        }
+        if has_nulls && kind != "f" {
+            return Err(self.refused_nulls(&dtype.str()?.to_cow()?));
+        }
+
+        let found = self.numpy_bytes(&kind);
+        let bytes = PyByteArray::new(py, &found.bytes);
+        let array = numpy
+            .call_method1("frombuffer", (bytes, found.dtype))?
+            .call_method1("astype", (dtype,))?;
+        if has_nulls {
+            let nulls = (0..self.array.len()).map(|row| self.array.is_null(row));
+            array.set_item(nulls.collect::<Vec<_>>(), f64::NAN)?;
+        }
+        Ok(array)
+    }
+
+    /// The NumPy array, for pandas: it calls what it is indexed with, as in `frame[column]`, and
+    /// takes no other foreign column for a mask.
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        frame: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let rows = self.array.len();
+        let found = frame.len()?;
+        if found != rows {
+            return Err(PyValueError::new_err(format!(
+                "a column of {rows} rows as an index: expected a frame of as many, found {found}"
+            )));
+        }
+        self.__array__(py, None, None)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.to_pylist(py)?.try_iter()
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(PyValueError::new_err(format!(
+            "the truth value of a column of {} rows is ambiguous: expected one row, as in \
+             column[0], or any(column) or all(column)",
+            self.array.len()
+        )))
+    }
+
+    /// The opposite of each boolean; nulls stay.
+    fn __invert__(&self) -> PyResult<Self> {
+        let Some(booleans) = self.array.as_boolean_opt() else {
+            return Err(no_operator("~"));
+        };
+        let opposite = BooleanArray::new(!booleans.values(), booleans.nulls().cloned());
+        Ok(Self::new(Arc::new(opposite), self.counts.clone()))
+    }
+
+    /// Elementwise with arrays, by their own operator. Compared with anything else a column would
+    /// silently be unequal.
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, operator: CompareOp) -> PyResult<Py<PyAny>> {
+        let is_array = other.hasattr("__array__")? && !other.is_instance_of::<Self>();
+        match operator {
+            CompareOp::Eq if !is_array => Err(no_operator("==")),
+            CompareOp::Ne if !is_array => Err(no_operator("!=")),
+            _ => Ok(other.py().NotImplemented()),
+        }
+    }
+
+    fn __and__(&self, _other: PyRef<'_, Self>) -> PyResult<Self> {
+        Err(no_operator("&"))
+    }
+
+    fn __or__(&self, _other: PyRef<'_, Self>) -> PyResult<Self> {
+        Err(no_operator("|"))
+    }
+
+    fn __xor__(&self, _other: PyRef<'_, Self>) -> PyResult<Self> {
+        Err(no_operator("^"))
     }
 
     fn __len__(&self) -> usize {
