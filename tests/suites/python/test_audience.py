@@ -58,6 +58,41 @@ def test_values_are_those_of_the_build_and_of_appends(rtad, tmp_path):
     assert audience.info["has_values"]
 
 
+def test_ids_of_several_kinds_are_read_by_their_form(rtad, tmp_path):
+    # Ids of the same number have the same key as an IDFA and as an md5.
+    ids = {kind: synth(5, "--id-kind", kind) for kind in ("imei", "idfa")}
+    ids["md5"] = synth(5, "--offset", 5)
+    mixed = [one for of_kind in ids.values() for one in of_kind]
+    table = pyarrow.table({"id": mixed, "score": [index % 16 for index in range(15)]})
+    store, kinds = str(tmp_path / "store"), "idfa,imei,md5"
+    rtad.build(store, "a", table, columns={"id": kinds}, value="score", filter="ribbon")
+    audience = rtad.Audience.open(store, "a")
+    found = audience.contains([*mixed, "0", "not an id"], kinds)
+    assert found.to_pylist() == [True] * 15 + [None] * 2
+    assert found.usable_by_kind == {"md5": 5, "idfa": 5, "imei": 5}
+    assert audience.values(mixed, kinds).to_pylist() == list(range(15))
+    # A UUID that may be of two kinds is a member by either key.
+    rtad.build(store, "b", ids["idfa"], kind="idfa")
+    lower = [one.lower() for one in ids["idfa"]]
+    assert rtad.Audience.open(store, "b").contains(lower, "oaid,idfa").to_pylist() == [True] * 5
+
+
+@pytest.mark.parametrize("answer", ["contains", "values"])
+def test_wrong_kind_is_warned_of_at_the_line_of_the_caller(rtad, tmp_path, answer):
+    store, imeis = str(tmp_path / "store"), synth(5, "--id-kind", "imei")
+    table = pyarrow.table({"id": imeis, "score": [1] * 5})
+    rtad.build(store, "a", table, columns={"id": "imei"}, value="score", filter="ribbon")
+    ask = getattr(rtad.Audience.open(store, "a"), answer)
+    expected = "expected ids of kind md5; most look like ids of kind imei: use kind imei$"
+    with pytest.warns(UserWarning, match=expected) as warned:
+        assert ask(imeis).null_count == 5
+    assert warned[0].filename == __file__
+    with pytest.warns(UserWarning, match="6 of 7 ids are malformed: expected ids of kind imei,mac"):
+        ask([imeis[0], *["not an id"] * 6], "imei,mac")
+    with pytest.warns(UserWarning, match="ids of kind oaid look like ids of kind imei"):
+        ask(imeis, "oaid")
+
+
 def test_diff_is_that_of_the_loader(rtad, tmp_path):
     store = str(tmp_path / "store")
     for count in (1000, 1500):
