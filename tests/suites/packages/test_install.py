@@ -12,6 +12,7 @@ import pytest
 from suites.packages.clone import FAST, run
 from suites.packages.fresh_root import FreshRoot
 from suites.packages.units import SERVICES
+from suites.python import guide
 from suites.testkit.pages import blocks
 from suites.testkit.ports import HOST, free_port
 from suites.testkit.process import Process
@@ -148,6 +149,11 @@ def test_wheel_is_installed_and_makes_a_key(dist, tmp_path):
     commands, _, expected = PYTHON.rstrip().rpartition(" # ")
     env = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     assert run("bash", "-ec", commands, cwd=dist, env=env).splitlines()[-1] == expected
+
+
+def test_wheel_runs_its_guide_in_a_new_environment(dist, tmp_path):
+    [wheel] = dist.glob("*.whl")
+    assert "rtad.Column" in guide.run_in_new_environment(wheel, tmp_path)
 
 
 def test_source_installs_the_programs(dist, tmp_path):

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from suites.python import wheel
+from suites.python import guide, wheel
 from suites.testkit.programs import ROOT
 
 BARE = """
@@ -54,7 +54,7 @@ def test_sources_have_no_type_errors():
 
 
 @pytest.mark.long
-def test_maturin_builds_the_same_wheel(built, tmp_path):
+def test_maturin_builds_the_same_wheel_and_it_runs_the_guide(built, tmp_path):
     command = [sys.executable, "-m", "maturin", "build", "--profile", "dev", "--out", tmp_path]
     wheel.run(*command, "--interpreter", sys.executable, cwd=ROOT / "python")
     [made] = tmp_path.glob("*.whl")
@@ -64,3 +64,4 @@ def test_maturin_builds_the_same_wheel(built, tmp_path):
     assert found == names(built.wheel)
     # The platform may differ: maturin may promise an older C library.
     assert made.name.rpartition("-")[0] == built.wheel.name.rpartition("-")[0]
+    assert "rtad.Column" in guide.run_in_new_environment(made, tmp_path)
