@@ -146,7 +146,7 @@ fn run(
         .collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), PrivateFile::finish)?;
-    args.rejects.limit.check(&input, &counts, false)?;
+    args.rejects.check(&input, &counts, false)?;
     let read = InputReport::of(&input, &counts);
 
     progress.phase("publishing");

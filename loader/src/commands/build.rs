@@ -303,9 +303,7 @@ impl Prepared {
         let counts = read?;
         rejects.map_or(Ok(()), PrivateFile::finish)?;
 
-        args.rejects
-            .limit
-            .check(&self.input, &counts, args.allow_empty)?;
+        args.rejects.check(&self.input, &counts, args.allow_empty)?;
         let lineage = args.lineage.lineage(&self.input.sources, &counts);
 
         let counts = counts.total();

@@ -28,7 +28,7 @@ pub struct RejectArgs {
     #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
     rejects: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) limit: RejectLimit,
+    limit: RejectLimit,
 }
 
 impl RejectArgs {
@@ -38,7 +38,24 @@ impl RejectArgs {
         file.map(|path| PrivateFile::create(path, &input.sources))
             .transpose()
     }
+
+    /// As [`RejectLimit::check`], of a command that has `--rejects`.
+    pub fn check(
+        &self,
+        input: &Input,
+        counts: &InputCounts,
+        may_be_blank: bool,
+    ) -> Result<(), InputRejected> {
+        let mut checked = self.limit.check(input, counts, may_be_blank);
+        if let Err(InputRejected::Malformed { keeping_them, .. }) = &mut checked {
+            *keeping_them = "--rejects FILE";
+        }
+        checked
+    }
 }
+
+/// The command that keeps malformed values, of commands without `--rejects`.
+const KEEPING_THEM: &str = "`rtad-loader build --dry-run --rejects FILE`";
 
 #[derive(Debug, Clone, Copy, Args)]
 pub struct RejectLimit {
@@ -60,7 +77,7 @@ pub struct RejectLimit {
 pub enum InputRejected {
     #[error(
         "{part}: {} of {} values are malformed: expected at most \
-         --max-reject-ratio {max_ratio}{hint}; --rejects FILE keeps them",
+         --max-reject-ratio {max_ratio}{hint}; {keeping_them} keeps them",
         HumanCount(*malformed), HumanCount(*values)
     )]
     Malformed {
@@ -70,6 +87,7 @@ pub enum InputRejected {
         values: u64,
         max_ratio: f64,
         hint: Hint,
+        keeping_them: &'static str,
     },
     #[error(
         "{part}: data other than text begins at {} of its rows, compressed, packed or a \
@@ -184,25 +202,19 @@ impl RejectLimit {
         counts: &InputCounts,
         may_be_blank: bool,
     ) -> Result<(), InputRejected> {
-        let inputs = || input.sources.iter().zip(counts.of_sources());
         let is_whole = input.sources.len() == 1;
         // Malformed values first: they are the better hint where the kind is wrong.
-        for (source, counts) in inputs() {
-            let part = Part {
-                name: format!("input {}", source.name()),
-                is_whole,
-            };
+        for (source, counts) in input.sources.iter().zip(counts.of_sources()) {
             let columns = input_report::columns(&input.layout, counts);
-            self.check_values(&part, counts, &columns, may_be_blank)?;
+            self.check_input(&source.name(), is_whole, counts, &columns, may_be_blank)?;
         }
         if !is_whole {
             let total = counts.total();
-            let columns = input_report::columns(&input.layout, &total);
-            self.check_ratios(&Part::whole("all inputs"), &total, &columns)?;
+            self.check_all(&total, &input_report::columns(&input.layout, &total))?;
         }
 
         if !self.allow_lookalikes {
-            for (source, counts) in inputs() {
+            for (source, counts) in input.sources.iter().zip(counts.of_sources()) {
                 check_lookalikes(&format!("input {}", source.name()), input, counts)?;
             }
             if !is_whole {
@@ -211,7 +223,7 @@ impl RejectLimit {
         }
 
         let mut warnings = Vec::new();
-        for (source, counts) in inputs() {
+        for (source, counts) in input.sources.iter().zip(counts.of_sources()) {
             let name = format!("input {}", source.name());
             if !self.allow_lookalikes {
                 self.warn_of_lookalikes(&name, counts, &mut warnings);
@@ -228,16 +240,24 @@ impl RejectLimit {
         Ok(())
     }
 
-    /// Rejects an input of this name.
-    pub fn check_one(
+    /// Rejects an input with too many malformed values, or without a usable one.
+    pub fn check_input(
         self,
         name: &str,
+        is_whole: bool,
         counts: &Counts,
         columns: &[ColumnReport],
         may_be_blank: bool,
     ) -> Result<(), InputRejected> {
-        let part = Part::whole(&format!("input {name}"));
-        self.check_values(&part, counts, columns, may_be_blank)
+        let name = format!("input {name}");
+        self.check_values(&Part { name, is_whole }, counts, columns, may_be_blank)
+    }
+
+    /// Rejects several inputs with too many malformed values.
+    pub fn check_all(self, total: &Counts, columns: &[ColumnReport]) -> Result<(), InputRejected> {
+        let name = "all inputs".to_owned();
+        let is_whole = true;
+        self.check_ratios(&Part { name, is_whole }, total, columns)
     }
 
     fn check_values(
@@ -312,6 +332,7 @@ impl RejectLimit {
             values,
             max_ratio,
             hint,
+            keeping_them: KEEPING_THEM,
         })
     }
 
@@ -380,13 +401,4 @@ struct Part {
     name: String,
     /// Whether it is all of the input.
     is_whole: bool,
-}
-
-impl Part {
-    fn whole(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            is_whole: true,
-        }
-    }
 }

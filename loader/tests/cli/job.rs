@@ -106,13 +106,17 @@ fn keys(kind: IdKind, ids: &[String]) -> Vec<DeviceKey> {
     keys
 }
 
-/// The report of a task that made keys of one column.
+/// The report of a task that made keys of one column of a file.
 fn made(rows: usize, usable: usize, malformed: usize) -> String {
+    made_of("f", rows, usable, malformed)
+}
+
+fn made_of(input: &str, rows: usize, usable: usize, malformed: usize) -> String {
     let blank = rows - usable - malformed;
     let column = json!({
         "name": "id", "kinds": "md5", "usable": usable, "blank": blank, "malformed": malformed
     });
-    json!({ "what": "keys", "rows": rows, "columns": [column] }).to_string()
+    json!({ "what": "keys", "input": input, "rows": rows, "columns": [column] }).to_string()
 }
 
 fn with(made: String, chunks: &[String]) -> Vec<String> {
@@ -318,6 +322,64 @@ fn inconsistent_reports_are_not_published() {
     replaced.publish(&with(counts(), &chunks)).fails(
         3,
         "overlap: expected at least 0.800 of the devices of live generation 1",
+    );
+}
+
+/// As those of a build: a few malformed values of one of several files may be chance.
+#[test]
+fn limits_are_of_each_file_and_of_each_column() {
+    let sandbox = Sandbox::new();
+    let all = keys(IdKind::Md5, &ids(IdKind::Md5, 0..2000));
+    let none: [DeviceKey; 0] = [];
+    let check = |made: &[String], keys: &[DeviceKey], error: &str| {
+        let driver = Driver::begin(&sandbox, "--allow-empty --max-shrink 1");
+        let chunks = driver.chunks(keys, 1);
+        let published = driver.publish(&[made, &chunks].concat());
+        if error.is_empty() {
+            published.json();
+        } else {
+            published.fails(3, error);
+        }
+    };
+
+    let most = made_of("most", 1950, 1950, 0);
+    let few = made_of("few", 60, 50, 9);
+    check(&[most.clone(), few.clone()], &all, "");
+    // Two tasks of one file.
+    let more = made_of("few", 2, 0, 2);
+    check(
+        &[few, more, most.clone()],
+        &all,
+        "input few: 11 of 61 values are malformed: expected at most --max-reject-ratio 0.01; \
+         `rtad-loader build --dry-run --rejects FILE` keeps them",
+    );
+    let unusable = made_of("other", 1, 0, 1);
+    check(
+        &[most.clone(), unusable],
+        &all[..1950],
+        "input other: no usable id in 1 rows",
+    );
+    let blank = made_of("blank", 100, 0, 0);
+    check(&[most, blank], &all[..1950], "");
+    check(&[made_of("a", 5, 0, 0)], &none, "");
+    let parts: Vec<_> = (0..5)
+        .map(|n| made_of(&format!("{n}"), 400, 391, 9))
+        .collect();
+    check(
+        &parts,
+        &all[..1955],
+        "all inputs: 45 of 2,000 values are malformed",
+    );
+
+    let columns = json!([
+        { "name": "device.oaid", "kinds": "oaid", "usable": 1000, "blank": 0, "malformed": 0 },
+        { "name": "imei", "kinds": "imei", "usable": 985, "blank": 0, "malformed": 15 },
+    ]);
+    let made = json!({ "what": "keys", "input": "f", "rows": 1000, "columns": columns });
+    check(
+        &[made.to_string()],
+        &all[..1985],
+        "column imei of input f: 15 of 1,000 values are malformed",
     );
 }
 

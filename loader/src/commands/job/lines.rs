@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use rtad_core::snapshot::ChunkRecord;
 
 use super::super::carried::CarriedReport;
-use super::super::input_report::ColumnReport;
+use super::super::input_report::{ColumnReport, add_columns};
 use super::error::JobError;
 use crate::input::{Counts, Reason};
 
@@ -18,10 +18,12 @@ pub enum ReportLine {
     Chunks(PartLine),
 }
 
-/// Counts of a task that made keys of rows.
+/// Counts of a task that made keys of rows of one input.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeysLine {
+    /// Name of the file.
+    pub input: String,
     pub rows: u64,
     pub columns: Vec<ColumnReport>,
 }
@@ -73,10 +75,10 @@ impl KeysLine {
         counts
     }
 
-    /// Whether the task had malformed values and no usable one.
-    pub fn is_unusable(&self) -> bool {
-        let counts = self.counts();
-        counts.keys == 0 && counts.malformed() > 0
+    /// Adds the counts of other rows.
+    pub fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        add_columns(&mut self.columns, &other.columns);
     }
 }
 
@@ -111,7 +113,7 @@ mod tests {
             "727479405787894",
             "7AB40E09-1C3A-4E5C-9B1D-8D4C5E6F7A8B",
             "{\"what\":\"7AB40E09\"}",
-            "{\"what\":\"keys\",\"rows\":\"7AB40E09\",\"columns\":[]}",
+            "{\"what\":\"keys\",\"input\":\"a\",\"rows\":\"7AB40E09\",\"columns\":[]}",
         ] {
             let error = read(format!("\n{text}\n").as_bytes()).unwrap_err();
             let expected = "stdin, line 2: expected a report of the Spark job or of `rtad-loader \

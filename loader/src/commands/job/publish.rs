@@ -1,5 +1,7 @@
 //! `publish` command: begins a build on Spark, and commits its chunks after checking all reports.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
@@ -14,7 +16,6 @@ use super::super::context::{self, Output, TOOL, Target, runtime};
 use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
-use super::super::input_report::add_columns;
 use super::super::lineage_args::LineageArgs;
 use super::super::overlap::{Overlap, sampled};
 use super::super::reject_args::RejectLimit;
@@ -53,8 +54,10 @@ pub struct PublishArgs {
     /// Kind of filter: block512, ribbon
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Publish nothing if more than this fraction of the values of all tasks or of a column is
-    /// malformed, or if a task has rows but no usable id; 1 accepts all. Blank values do not count
+    /// Publish nothing if more than this fraction of the values is malformed: of all inputs, of one
+    /// file or of a column; or if a file has malformed values but no usable id. Blank values do not
+    /// count, nor fewer than 10 malformed ones of a column or of one of several files, unless most
+    /// are. 1 accepts all
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
     /// Publish even without any usable id; over a generation with keys this also needs
@@ -153,10 +156,10 @@ impl Begun {
 /// The reports of all tasks.
 #[derive(Debug, Default)]
 struct Reports {
-    /// Sums over the tasks that made keys.
+    /// Sums over all inputs.
     made: KeysLine,
-    /// A task whose values are all unusable.
-    unusable: Option<KeysLine>,
+    /// Sums of each input, by its name.
+    inputs: BTreeMap<String, KeysLine>,
     parts: Vec<PartLine>,
 }
 
@@ -166,11 +169,9 @@ impl Reports {
         for line in lines {
             match line {
                 ReportLine::Keys(line) => {
-                    reports.made.rows += line.rows;
-                    add_columns(&mut reports.made.columns, &line.columns);
-                    if line.is_unusable() {
-                        reports.unusable = Some(line);
-                    }
+                    reports.made.add(&line);
+                    let input = reports.inputs.entry(line.input.clone()).or_default();
+                    input.add(&line);
                 }
                 ReportLine::Chunks(line) => reports.parts.push(line),
             }
@@ -198,18 +199,23 @@ impl Reports {
     }
 
     fn check_input(&self, args: &PublishArgs) -> Result<(), CommandError> {
+        // Spark writes one table as many files: some may have blank values only.
+        const MAY_BE_BLANK: bool = true;
+
         let limit = RejectLimit::of_ratio(args.max_reject_ratio);
-        if let Some(task) = &self.unusable {
-            limit.check_one(
-                "of one task",
-                &task.counts(),
-                &task.columns,
-                args.allow_empty,
+        let is_whole = self.inputs.len() == 1;
+        for (name, input) in &self.inputs {
+            limit.check_input(
+                name,
+                is_whole,
+                &input.counts(),
+                &input.columns,
+                MAY_BE_BLANK,
             )?;
         }
-        let counts = self.made.counts();
-        let may_be_blank = args.allow_empty || counts.keys == 0;
-        limit.check_one("of all tasks", &counts, &self.made.columns, may_be_blank)?;
+        if !is_whole {
+            limit.check_all(&self.made.counts(), &self.made.columns)?;
+        }
         Ok(())
     }
 
