@@ -22,17 +22,32 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from py4j.java_collections import JavaMap
+from py4j.protocol import Py4JError
 from pyspark import SparkFiles
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 KEY_BYTES = 16
 MAX_PARTS = 4096  # ranges of 16 shards
 MALFORMED_ROWS = "_rtad_malformed"  # Spark's column of malformed rows
+NO_WORD = re.compile(r"\W+")
 MALFORMED = "malformed row"  # an id of no kind, as it has a space
 PATH = re.compile(r"`([^`]+)`|([^.`]+)")  # names of a column's path
 STRICT = ("ignoreCorruptFiles", "ignoreMissingFiles")  # off: Spark would skip the rest of files
 TABLE_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders beside a table's files
+# Options of a table that skip files or rows.
+SKIPPING = {
+    "ignorecorruptfiles": ("true",),
+    "ignoremissingfiles": ("true",),
+    "mode": ("dropmalformed",),
+}
+FILE = "_rtad_file"  # the column with a number of each row's file
+# Types of columns with ids, as `rtad-loader build` reads them, and a decimal without a fraction.
+ID_TYPES = re.compile(
+    r"string( collate \w+)?|(var)?char\(\d+\)|binary|void|(tiny|small|big)?int|decimal\(\d+,0\)"
+)
 FILES_AT_ONCE = 16  # files whose headers or footers are read at once
 TASK_ERROR = re.compile(r"rtad-loader chunk ended with (-?\d+): ([^\n]*)")
 # Flags of `rtad-loader publish`, with and without a value.
@@ -100,27 +115,55 @@ def find_loader(loader):
 
 
 def make_keys(batches, columns, blank, parts):
-    """The keys of rows, each with its part. The last row, of a part behind the last, has the counts
-    in place of a key: with the keys, they take part in Spark's own handling of repeated tasks."""
+    """The keys of rows, each with its part. The last rows, of a part behind the last, have the
+    counts of each file in place of a key: with the keys, they take part in Spark's own handling of
+    repeated tasks."""
     import pyarrow
     import rtad
 
-    report = {"what": "keys", "rows": 0, "columns": []}
-    for name, kind in columns:
-        counts = {"name": name, "kinds": kind, "usable": 0, "blank": 0, "malformed": 0}
-        report["columns"].append(counts)
-
+    reports = {}
     for batch in batches:
-        report["rows"] += batch.num_rows
-        for column, counts in zip(batch.columns, report["columns"]):
-            found = rtad.keys(counts["kinds"], column, blank=blank)
-            counts["blank"] += found.blank
-            counts["malformed"] += found.malformed
-            keys = pyarrow.array(found).drop_null()
-            counts["usable"] += len(keys)
-            yield with_parts(parts_of(keys, parts), keys)
+        for file, rows in by_file(batch):
+            report = reports.setdefault(file, new_report(file, columns))
+            report["rows"] += rows.num_rows
+            for column, counts in zip(rows.columns[1:], report["columns"]):
+                found = rtad.keys(counts["kinds"], column, blank=blank)
+                counts["blank"] += found.blank
+                counts["malformed"] += found.malformed
+                keys = pyarrow.array(found).drop_null()
+                counts["usable"] += len(keys)
+                yield with_parts(parts_of(keys, parts), keys)
 
-    yield with_parts([parts], [json.dumps(report).encode()])
+    lines = [json.dumps(report).encode() for report in reports.values()]
+    yield with_parts([parts] * len(lines), lines)
+
+
+def by_file(batch):
+    """The rows of each file in a batch, whose first column has a number of the file."""
+    import numpy
+
+    files = batch.column(0).to_numpy()
+    starts = [0, *(numpy.flatnonzero(files[1:] != files[:-1]) + 1)]
+    for start, end in zip(starts, [*starts[1:], batch.num_rows]):
+        if end > start:
+            yield int(files[start]), batch.slice(start, end - start)
+
+
+def new_report(file, columns):
+    counts = {"usable": 0, "blank": 0, "malformed": 0}
+    of_columns = [{"name": name, "kinds": kind} | counts for name, kind in columns]
+    return {"what": "keys", "input": file, "rows": 0, "columns": of_columns}
+
+
+def with_names(lines, names):
+    """Report lines with the names of files in place of their numbers."""
+    for line in lines:
+        report = json.loads(line)
+        if report["what"] != "keys":
+            yield line
+            continue
+        report["input"] = names.get(report["input"], names[None])
+        yield json.dumps(report)
 
 
 def with_parts(part, keys):
@@ -379,28 +422,83 @@ def read_table(spark, args):
     return functools.reduce(lambda a, b: a.unionByName(b), map(spark.table, args.inputs))
 
 
+def check_sources(table, args):
+    """Refuses tables of a catalog whose own options skip files or rows: those go before the
+    session's."""
+    sources = table._jdf.queryExecution().analyzed().collectLeaves()
+    for index in range(sources.size()):
+        for name, value in options_of(sources.apply(index)):
+            if value.lower() in SKIPPING.get(name.lower(), ()):
+                inputs = ", ".join(args.inputs)
+                found = f"found {value}, which skips rows: expected a table without it"
+                refuse(f"input {inputs}: option {name} of a table: {found}")
+
+
+def options_of(source):
+    """The options of a source of rows."""
+    try:
+        is_v1 = source.getClass().getSimpleName() == "LogicalRelation"
+        options = (source.relation() if is_v1 else source).options()
+    except Py4JError:
+        # Only files, and sources of the second version, have options.
+        return []
+    if isinstance(options, JavaMap):
+        return list(options.items())
+    found, entries = [], options.iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found.append((entry._1(), entry._2()))
+    return found
+
+
+def number_of_file(table):
+    """An expression for the number of each row's file, which is smaller than its name."""
+    number = F.xxhash64(F.input_file_name())
+    try:
+        table.select(number)
+    except AnalysisException:
+        # A view that joins tables.
+        number = F.lit(0).cast("long")
+    return number
+
+
+def names_of_files(spark, table, args):
+    """The names of a table's files, by the number that rows have of them. `None` has the name of
+    those that Spark does not list, as it does none of a view."""
+    files = spark.createDataFrame([(file,) for file in table.inputFiles()], "file string")
+    numbers = files.select("file", F.xxhash64("file").alias("number")).collect()
+    return {row.number: row.file for row in numbers} | {None: ", ".join(args.inputs)}
+
+
 def read_keys(spark, args):
-    """The keys of all inputs with their parts, and the counts of each task."""
+    """The keys of all inputs with their parts, and the counts of each file in each task; and the
+    names of files."""
     table = read_table(spark, args)
     if args.format != "table":
         check_folders(spark, table)
-    columns, cells = [], []
+    check_sources(table, args)
+    columns, cells = [], [number_of_file(table).alias(FILE)]
     for number, column in enumerate(args.column or ["value"]):
         name, kind = column_and_kind(args, column)
         columns.append((name, kind))
         cell = F.col(name)
-        is_binary = dict(table.select(cell.alias("c")).dtypes)["c"] == "binary"
+        [(_, found)] = table.select(cell).dtypes
+        if not ID_TYPES.fullmatch(found):
+            expected = "expected text, whole numbers or bytes"
+            refuse(f"column {json.dumps(name)}: has type {found}: {expected}")
         # 16 bytes of kind md5 are a digest; other values are text.
-        if not (kind == "md5" and is_binary):
+        if not (kind == "md5" and found == "binary"):
             cell = cell.cast("string")
         if args.format == "lines":
             cell = F.ltrim(cell, F.lit("\ufeff"))
         # Spark has this column only if there is a malformed row.
         if number == 0 and args.format == "json" and MALFORMED_ROWS in table.columns:
             cell = F.when(F.col(MALFORMED_ROWS).isNull(), cell).otherwise(MALFORMED)
-        cells.append(cell.alias(f"c{number}"))
+        # For errors of Spark, which takes dots and backticks in a name for a path.
+        cells.append(cell.alias(f"{NO_WORD.sub('_', name)}_{number}"))
     make = functools.partial(make_keys, columns=columns, blank=args.blank, parts=args.parts)
-    return table.select(*cells).mapInArrow(make, "part int, key binary")
+    keys = table.select(*cells).mapInArrow(make, "part int, key binary")
+    return keys, names_of_files(spark, table, args)
 
 
 def build_chunks(spark, args, keys, job):
@@ -494,8 +592,9 @@ def main():
     spark = start_session(args)
     try:
         with Publisher(args) as publisher:
-            keys = read_keys(spark, args)
-            print(publisher.finish(build_chunks(spark, args, keys, publisher.job)), end="")
+            keys, names = read_keys(spark, args)
+            lines = build_chunks(spark, args, keys, publisher.job)
+            print(publisher.finish(with_names(lines, names)), end="")
     except Exception as error:
         match = TASK_ERROR.search(str(error))
         if not match:

@@ -1,12 +1,15 @@
 """Tables that Spark's readers would take in part, in a session of this process."""
 
+import collections
 import gzip
 import importlib.util
 import json
 import os
 import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pyarrow
 import pyarrow.parquet
@@ -54,20 +57,27 @@ def spark(job):
 
 @pytest.fixture
 def read(job, spark, monkeypatch):
-    """Reads inputs as the job does; returns the sum of the tasks' counts."""
+    """Reads inputs as the job does; returns the sum of the counts, or those of each file by its
+    name."""
 
-    def read(format, *words):
+    def read(format, *words, by_file=False):
         to = ["--store", "unused", "--audience", "users", "--loader", LOADER]
         command = ["build_audience.py", *to, "--format", format, *words]
         monkeypatch.setattr(sys, "argv", [str(word) for word in command])
         args = job.parse()
-        reports = job.read_keys(spark, args).where(f"part = {args.parts}").collect()
-        totals = dict.fromkeys(("usable", "blank", "malformed"), 0)
-        for report in reports:
-            for column in json.loads(bytes(report.key))["columns"]:
-                for name in totals:
-                    totals[name] += column[name]
-        return {name: count for name, count in totals.items() if count}
+        keys, names = job.read_keys(spark, args)
+        lines = [bytes(row.key) for row in keys.where(f"part = {args.parts}").collect()]
+        counts = collections.defaultdict(collections.Counter)
+        for report in map(json.loads, job.with_names(lines, names)):
+            counts[report["input"]]["rows"] += report["rows"]
+            for column in report["columns"]:
+                for name in ("usable", "blank", "malformed"):
+                    counts[report["input"]][name] += column[name]
+        if by_file:
+            return {Path(unquote(name)).name: dict(+of_file) for name, of_file in counts.items()}
+        total = sum(counts.values(), collections.Counter())
+        del total["rows"]
+        return dict(total)
 
     return read
 
@@ -191,3 +201,67 @@ def test_files_of_tables_are_refused(read, tmp_path, capfd, log, expected):
         with pytest.raises(SystemExit, match="^3$"):
             read("lines", path)
         assert f"lake 1/users: holds a table of {expected}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("format", ["lines", "csv", "json", "parquet"])
+def test_counts_are_of_each_file(read, tmp_path, format):
+    ids = synth(30, "--id-kind", "oaid")
+    files = {"a 1": [*ids[:9], ""], "b%": [*ids[9:20], "not an oaid"], "ü": ids[20:]}
+    for name, some in files.items():
+        file = tmp_path / name
+        if format == "parquet":
+            pyarrow.parquet.write_table(pyarrow.table({"oaid": some}), file)
+            continue
+        rows = some
+        if format == "json":
+            rows = [json.dumps({"oaid": one}) for one in some]
+        if format == "csv":
+            # Spark skips blank lines.
+            rows = ["oaid,number", *(f"{one},1" for one in some)]
+        file.write_text("\n".join(rows) + "\n")
+    columns = ["--id-kind", "oaid"] if format == "lines" else ["--column", "oaid=oaid"]
+    assert read(format, *columns, tmp_path, by_file=True) == {
+        "a 1": {"rows": 10, "usable": 9, "blank": 1},
+        "b%": {"rows": 12, "usable": 11, "malformed": 1},
+        "ü": {"rows": 10, "usable": 10},
+    }
+
+
+def test_columns_of_other_types_are_refused_by_their_names(read, tmp_path, capfd):
+    row = {"oaid": synth(1, "--id-kind", "oaid")[0], "list": ["1"], "double": 1.5, "imei": 1}
+    (tmp_path / "rows.json").write_text(json.dumps(row))
+    columns = ["--column", "oaid=oaid", "--column", "imei=imei"]
+    read("json", *columns, tmp_path)
+    for name, found in {"list": "array<string>", "double": "double"}.items():
+        with pytest.raises(SystemExit, match="^3$"):
+            read("json", *columns, "--column", f"{name}=imei", tmp_path)
+        expected = f'error: column "{name}": has type {found}: expected text, '
+        assert expected in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "option", ["ignoreCorruptFiles 'TRUE'", "ignoremissingfiles 'true'", "mode 'DROPMALFORMED'"]
+)
+def test_tables_whose_options_skip_rows_are_refused(read, spark, tmp_path, option, capfd):
+    (tmp_path / "rows.csv").write_text("oaid\n" + "\n".join(synth(5, "--id-kind", "oaid")))
+    columns = ["--column", "oaid=oaid"]
+    try:
+        for name, options in {"strict": "header 'true'", "lax": f"header 'true', {option}"}.items():
+            spark.sql(f"CREATE TABLE {name} USING csv OPTIONS ({options}) LOCATION '{tmp_path}'")
+        spark.sql("CREATE VIEW lax_view AS SELECT oaid FROM lax")
+        assert read("table", *columns, "strict") == {"usable": 5}
+        spark.sql("CREATE VIEW joined AS SELECT a.oaid FROM strict a JOIN strict b USING (oaid)")
+        assert read("table", *columns, "joined", by_file=True) == {
+            "joined": {"rows": 5, "usable": 5}
+        }
+        for name in ("lax", "lax_view"):
+            with pytest.raises(SystemExit, match="^3$"):
+                read("table", *columns, "strict", name)
+            found = "".join(capfd.readouterr())
+            refused = option.split()[0].lower()
+            assert f"error: input strict, {name}: option {refused} of a table: " in found
+    finally:
+        for name in ("joined", "lax_view"):
+            spark.sql(f"DROP VIEW IF EXISTS {name}")
+        for name in ("lax", "strict"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
