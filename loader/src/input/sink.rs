@@ -402,7 +402,7 @@ impl Counts {
                 let others = lookalikes.other_kinds();
                 let remedy = match &others[..] {
                     "" => String::new(),
-                    others => format!(": use {flag} {others}"),
+                    others => format!(": use --id-kind {others}"),
                 };
                 doubts.push(format!(
                     "{lookalikes}; if they are, their answers are wrong{remedy}"
