@@ -67,7 +67,7 @@ enum ListError {
     #[error(
         "audience {audience}: the manifest of live generation {generation} is missing or damaged, \
          so that no pod can load it; restore the file from a backup, or build again, with \
-         --max-shrink 1"
+         --max-change any"
     )]
     Manifest {
         audience: AudienceName,

@@ -164,7 +164,7 @@ mod tests {
                 "--memory 1MiB is too little, or fewer --threads",
                 "memory=1MiB is too little, or fewer threads",
             ),
-            ("so --min-overlap cannot be", "so min_overlap cannot be"),
+            ("so --max-change cannot be", "so max_change cannot be"),
             (
                 "(--audience) or the generation (--generation)",
                 "(name) or the generation (generation)",

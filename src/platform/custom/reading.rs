@@ -186,11 +186,15 @@ fn caid_of(value: Value<'_>) -> Value<'_> {
 
 /// A CAID without its version, a number before or after it, parted by a character such as `_`.
 fn without_version(text: &[u8]) -> &[u8] {
-    let text = trim(text);
-    let Some(end) = text.iter().position(|byte| !byte.is_ascii_alphanumeric()) else {
+    let trimmed = trim(text);
+    let Some(end) = trimmed
+        .iter()
+        .position(|byte| !byte.is_ascii_alphanumeric())
+    else {
         return text;
     };
-    let (first, second) = (&text[..end], &text[end + 1..]);
+    let first = &trimmed[..end];
+    let second = &trimmed[end + 1..];
 
     // All digits of a CAID may be decimal.
     let is_caid = |part: &[u8]| part.len() == 32 && part.iter().all(u8::is_ascii_hexdigit);

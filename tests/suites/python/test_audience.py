@@ -87,7 +87,7 @@ def test_wrong_kind_is_warned_of_at_the_line_of_the_caller(rtad, tmp_path, answe
     with pytest.warns(UserWarning, match=expected) as warned:
         assert ask(imeis).null_count == 5
     assert warned[0].filename == __file__
-    with pytest.warns(UserWarning, match="6 of 7 ids are malformed: expected ids of kind imei,mac"):
+    with pytest.warns(UserWarning, match="6 of 7 ids are malformed: expected ids of kind mac,imei"):
         ask([imeis[0], *["not an id"] * 6], "imei,mac")
     with pytest.warns(UserWarning, match="ids of kind oaid look like ids of kind imei"):
         ask(imeis, "oaid")

@@ -242,7 +242,7 @@ def test_columns_of_files_without_a_header_have_numbers(rtad, tmp_path):
             str(tmp_path / "s"), "users", columns=columns, value=1, filter="ribbon", **flags
         )
         assert (report["keys"], report["columns"][0]["name"]) == (100, "2")
-    with pytest.raises(rtad.Error, match="^--no-header requires --format csv"):
+    with pytest.raises(rtad.Error, match="^no_header=True requires format csv"):
         rtad.build(str(tmp_path / "s"), "users", synth(3), no_header=True)
 
 
