@@ -14,6 +14,7 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `changes` | changed keys, for the log |
 //! | `warnings` | valid settings that surprise |
 //! | `log` | `[log]` |
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
@@ -25,7 +26,6 @@
 //! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]` |
 //! | `api` | `[server.api]` |
-//! | `changes` | changed keys, for the log |
 
 mod api;
 mod changes;
