@@ -23,10 +23,13 @@ pub struct CellSyntax {
 }
 
 impl CellSyntax {
-    /// Whether quotes may enclose a cell. Hive, whose delimiters are control characters, writes
-    /// quotes as they are.
+    /// Whether quotes may enclose a cell. Programs that put control characters between cells write
+    /// quotes as they are: Hive, and with escapes ClickHouse, MySQL and PostgreSQL. Excel has tabs
+    /// and quotes, without escapes.
     pub const fn has_quotes(self) -> bool {
-        self.delimiter == b'\t' || !self.delimiter.is_ascii_control()
+        // Spark quotes cells that have a tab or a line end: these rows are malformed then.
+        let is_tab_of_spreadsheet = self.delimiter == b'\t' && self.escape.is_none();
+        is_tab_of_spreadsheet || !self.delimiter.is_ascii_control()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::support::gzip;
 const ESCAPED: &str = "--format csv --column id --escape \\";
 const IDFA: &str = "--format csv --column idfa=idfa";
 const SECOND: &str = "--format csv --no-header --column 2";
+const TSV: &str = "--format csv --no-header --column 2 --delimiter tab --escape \\";
 const HIVE: &str = "--format csv --no-header --column 2 --delimiter \u{1}";
 
 pub fn cases() -> Vec<Case> {
@@ -187,8 +188,14 @@ fn escapes() -> Vec<Case> {
         read(
             "csv of MySQL",
             rows("1\tID\ta\\\nb\\\tc\\\\\n2\t\\N\t\\0\n"),
-            "--format csv --no-header --escape \\ --delimiter tab --column 2",
+            TSV,
             some(200, 100).blank(100),
+        ),
+        read(
+            "csv of ClickHouse, quotes at the start of cells",
+            rows("\"Bo\tID\t\"a\\t\n\"\tID\t\"\n"),
+            TSV,
+            some(200, 100),
         ),
     ]
 }
