@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use rtad::cap::Cap;
-use rtad::catalog::{Audience, Catalog, CatalogParts, DeviceRequest, RequestKeys, Serving};
+use rtad::catalog::{Audience, Catalog, CatalogParts, RequestKeys, Serving};
 use rtad::config::CapConfig;
 use rtad::http::api;
 use rtad::platform::{IdReader, Keys};
-use rtad::strategy::{AttributeValues, Strategy, Units};
+use rtad::strategy::{Strategy, Units};
 use rtad::telemetry::{Telemetry, count_as_worker};
 use rtad_core::cap::CapTable;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
@@ -450,13 +450,9 @@ fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u
 
 fn decide_keys(catalog: &Catalog, strategy: usize, keys: Keys, at: Instant) -> u64 {
     let keys = RequestKeys::of(keys, Units::default());
-    let request = DeviceRequest {
-        keys: &keys,
-        attributes: AttributeValues::default(),
-        cached_kind: None,
-    };
-    let decided = catalog.decide_named(&request, &[strategy], at);
-    decided.verdicts[0].decision.reason as u64
+    let mut facts = catalog.no_facts(&keys);
+    let verdicts = catalog.decide_named(&keys, &[strategy], at, &mut facts);
+    verdicts[0].decision.reason as u64
 }
 
 fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -> u64 {
@@ -467,14 +463,11 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -
         asked.extend(catalog.strategy_index(name));
     }
     let keys = RequestKeys::of(request.keys, request.units);
-    let device = DeviceRequest {
-        keys: &keys,
-        attributes: request.attributes.values(),
-        cached_kind: None,
-    };
-    let decided = catalog.decide_named(&device, &asked, at);
+    let mut facts = catalog.no_facts(&keys);
+    facts.attributes = request.attributes.values();
+    let verdicts = catalog.decide_named(&keys, &asked, at, &mut facts);
     let mut decisions = Vec::with_capacity(asked.len());
-    for verdict in decided.verdicts {
+    for verdict in verdicts {
         let strategy = catalog.strategy(verdict.strategy);
         decisions.push(api::NamedDecision::new(
             strategy,

@@ -21,7 +21,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message as _;
-use rtad::catalog::{Audience, Catalog, CatalogParts, DeviceRequest, RequestKeys};
+use rtad::catalog::{Audience, Catalog, CatalogParts, RequestKeys};
 use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
@@ -258,8 +258,10 @@ impl World {
             &body,
             &mut read,
             |read, verdicts| {
-                let keys = self.catalog.keys(served, &self.reader, read);
-                let facts = self.catalog.facts(&keys, read);
+                let mut keys = self.catalog.no_keys();
+                self.catalog.add_keys(served, &self.reader, read, &mut keys);
+                let mut facts = self.catalog.no_facts(&keys);
+                self.catalog.add_facts(&keys, read, &mut facts);
                 self.catalog.decide(read.strategies(), &facts, verdicts);
                 self.catalog.admit(&keys, Instant::now(), verdicts);
                 self.catalog.count(served, &facts, verdicts);
@@ -329,15 +331,14 @@ impl World {
                 .collect(),
         };
         let keys = RequestKeys::of(request.keys, request.units);
-        let device = DeviceRequest {
-            keys: &keys,
-            attributes: request.attributes.values(),
-            cached_kind: None,
-        };
-        let decided = self.catalog.decide_named(&device, &indexes, Instant::now());
+        let mut facts = self.catalog.no_facts(&keys);
+        facts.attributes = request.attributes.values();
+        let decided = self
+            .catalog
+            .decide_named(&keys, &indexes, Instant::now(), &mut facts);
         let mut decisions = Vec::new();
         for index in indexes {
-            let mut verdicts = decided.verdicts.iter();
+            let mut verdicts = decided.iter();
             let verdict = verdicts.find(|verdict| verdict.strategy == index);
             let decision = verdict.expect("a verdict per strategy").decision;
             bids[index] = Some(decision.outcome == Outcome::Bid);

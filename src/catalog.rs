@@ -12,6 +12,6 @@ mod served_strategy;
 
 pub use audience::Audience;
 pub use caps::ServedCaps;
-pub use decide::{DecidedDevice, DeviceRequest, IdResult, RequestKeys};
+pub use decide::{IdResult, RequestKeys};
 pub use experiments::ServedExperiments;
 pub use served::{ApiAccess, Catalog, CatalogParts, ServedPlatform, Serving};

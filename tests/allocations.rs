@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 use http::HeaderMap;
 use rtad::cap::Cap;
-use rtad::catalog::{Audience, Catalog, CatalogParts, DeviceRequest, RequestKeys, Serving};
+use rtad::catalog::{Audience, Catalog, CatalogParts, RequestKeys, Serving};
 use rtad::config::{CapConfig, LogConfig, Secret};
 use rtad::log::{DecidedRead, DecisionLog, LogTap, LoggedAnswer};
 use rtad::platform::{
@@ -18,8 +18,8 @@ use rtad::platform::{
     Tencent, Verdict,
 };
 use rtad::strategy::{
-    AttributeValues, BidValue, ChosenValue, Decision, Outcome, Reason, Rule, Scheduled, Strategy,
-    Tiers, Units, ValueEntry, ValueKey,
+    BidValue, ChosenValue, Decision, Outcome, Reason, Rule, Scheduled, Strategy, Tiers, Units,
+    ValueEntry, ValueKey,
 };
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
@@ -50,12 +50,8 @@ fn weight() -> BidValue {
 /// The decision of a strategy about a device with these keys, counted.
 fn decide(catalog: &Catalog, strategy: usize, keys: &[DeviceKey], at: Instant) -> Decision {
     let keys = RequestKeys::of(keys.iter().copied().collect(), Units::default());
-    let request = DeviceRequest {
-        keys: &keys,
-        attributes: AttributeValues::default(),
-        cached_kind: None,
-    };
-    catalog.decide_named(&request, &[strategy], at).verdicts[0].decision
+    let mut facts = catalog.no_facts(&keys);
+    catalog.decide_named(&keys, &[strategy], at, &mut facts)[0].decision
 }
 
 #[test]
@@ -284,8 +280,10 @@ fn logged_requests_do_not_allocate() {
             .platform
             .respond(admission, head, &body, &mut read, |read, verdicts| {
                 let at = Instant::now();
-                let keys = catalog.keys(served, &reader, read);
-                let facts = catalog.facts(&keys, read);
+                let mut keys = catalog.no_keys();
+                catalog.add_keys(served, &reader, read, &mut keys);
+                let mut facts = catalog.no_facts(&keys);
+                catalog.add_facts(&keys, read, &mut facts);
                 catalog.decide(read.strategies(), &facts, verdicts);
                 catalog.admit(&keys, at, verdicts);
                 catalog.count(served, &facts, verdicts);

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 
 use bytes::Bytes;
-use rtad::catalog::{DeviceRequest, RequestKeys, Serving};
+use rtad::catalog::{RequestKeys, Serving};
 use rtad::log::LogTap;
 use rtad::platform::{IdReader, Keys};
-use rtad::strategy::{AttributeValues, Units};
+use rtad::strategy::Units;
 use rtad_core::device::{DeviceKey, IdKind};
 
 use super::answered;
@@ -137,13 +137,9 @@ pub fn repeat(
             "check" => drop(black_box(snapshot.contains(&next()))),
             "decide" => {
                 let keys = RequestKeys::of(Keys::from_iter([next()]), Units::default());
-                let request = DeviceRequest {
-                    keys: &keys,
-                    attributes: AttributeValues::default(),
-                    cached_kind: None,
-                };
                 let catalog = serving.load();
-                let facts = catalog.facts_for(&request, [0].into_iter());
+                let mut facts = catalog.no_facts(&keys);
+                catalog.look_up(&keys, [0].into_iter(), &mut facts);
                 black_box(catalog.rules().decide(0, &facts));
             }
             "batch" => snapshot.contains_many(black_box(&devices), &mut members),

@@ -270,9 +270,11 @@ fn answered(
         &body,
         &mut read,
         |read, verdicts| {
-            let keys = catalog.keys(served, ids, read);
+            let mut keys = catalog.no_keys();
+            catalog.add_keys(served, ids, read, &mut keys);
             catalog.prefetch_caps(&keys, started, read.strategies());
-            let facts = catalog.facts(&keys, read);
+            let mut facts = catalog.no_facts(&keys);
+            catalog.add_facts(&keys, read, &mut facts);
             catalog.decide(read.strategies(), &facts, verdicts);
             catalog.admit(&keys, started, verdicts);
             catalog.count(served, &facts, verdicts);

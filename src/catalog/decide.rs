@@ -8,8 +8,7 @@ use crate::platform::{
     Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
 };
 use crate::strategy::{
-    Assignment, Assignments, AttributeValues, AudienceAnswer, Experiment, Facts, LookedUp,
-    Membership, Tier, Units,
+    Assignment, Assignments, AudienceAnswer, Experiment, Facts, LookedUp, Membership, Tier, Units,
 };
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
@@ -18,31 +17,13 @@ use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 pub struct RequestKeys {
     /// Distinct keys.
     keys: Keys,
-    /// The first key of the kind of id by which the platform caches.
+    /// The kind of id by which the platform caches the answer.
+    cached_kind: Option<IdKind>,
+    /// The first key of that kind.
     cached: Option<DeviceKey>,
     /// The ids by kind, if experiments need them.
     units: Option<Units>,
     coverage: Coverage,
-}
-
-/// The parts of a request that facts about its device come from.
-#[derive(Debug, Clone, Copy)]
-pub struct DeviceRequest<'r, 'a> {
-    /// Keys of the device's ids.
-    pub keys: &'r RequestKeys,
-    /// Attributes.
-    pub attributes: AttributeValues<'a>,
-    /// The kind of id by which the platform caches the answer.
-    pub cached_kind: Option<IdKind>,
-}
-
-/// The facts about a device, and the verdicts that follow from them.
-#[derive(Debug)]
-pub struct DecidedDevice<'a> {
-    /// The facts.
-    pub facts: Facts<'a>,
-    /// The verdicts, one per strategy.
-    pub verdicts: Verdicts,
 }
 
 /// The part of a request's ids that the keys stand for.
@@ -82,6 +63,7 @@ impl RequestKeys {
         let units = has_experiments.then(Units::default);
         Self {
             keys: Keys::new(),
+            cached_kind: None,
             cached: None,
             units,
             coverage: Coverage::Complete,
@@ -97,6 +79,7 @@ impl RequestKeys {
         mut key: impl FnMut(IdField, &[u8]) -> Result<DeviceKey, Unusable>,
         mut each: impl FnMut(&'r Id<'a>, IdResult, Option<DeviceKey>),
     ) {
+        self.cached_kind = read.cached_kind;
         if read.purpose == Purpose::Fallback {
             self.coverage = Coverage::Nothing;
         }
@@ -111,7 +94,7 @@ impl RequestKeys {
                         if let Some(units) = &mut self.units {
                             units.add(id.field, key);
                         }
-                        if let Some(kind) = read.cached_kind
+                        if let Some(kind) = self.cached_kind
                             && self.cached.is_none()
                             && id.field.id_kind() == kind
                         {
@@ -144,6 +127,7 @@ impl RequestKeys {
     pub const fn of(keys: Keys, units: Units) -> Self {
         Self {
             keys,
+            cached_kind: None,
             cached: None,
             units: Some(units),
             coverage: Coverage::Complete,
@@ -181,29 +165,38 @@ impl RequestKeys {
     /// Appends the device's parts in all experiments: unknown if an id that was not read may be the
     /// unit.
     #[inline(never)]
-    fn assign(&self, catalog: &Catalog, cached_kind: Option<IdKind>, parts: &mut Assignments) {
+    fn assign(&self, catalog: &Catalog, parts: &mut Assignments) {
         let experiments = catalog.experiments();
         match (self.coverage, &self.units) {
-            (Coverage::Complete, Some(units)) => experiments.assign(cached_kind, units, parts),
+            (Coverage::Complete, Some(units)) => experiments.assign(self.cached_kind, units, parts),
             _ => parts.extend(experiments.list().iter().map(|_| Assignment::Unknown)),
         }
     }
 
     /// The id that is the unit of an experiment: its kind and its key.
-    pub fn unit(
-        &self,
-        experiment: &Experiment,
-        cached_kind: Option<IdKind>,
-    ) -> Option<&(IdKind, DeviceKey)> {
-        experiment.unit_of(cached_kind, self.units.as_ref()?)
+    pub fn unit(&self, experiment: &Experiment) -> Option<&(IdKind, DeviceKey)> {
+        experiment.unit_of(self.cached_kind, self.units.as_ref()?)
     }
 }
 
 impl Catalog {
-    /// Keys of a platform's request. Counts its ids, and what is wrong with them.
+    /// Keys of a request before its ids are read.
     #[inline]
-    pub fn keys(&self, served: &ServedPlatform, reader: &IdReader, read: &Read<'_>) -> RequestKeys {
-        let mut keys = RequestKeys::new(!self.experiments().is_empty());
+    pub fn no_keys(&self) -> RequestKeys {
+        RequestKeys::new(!self.experiments().is_empty())
+    }
+
+    /// Adds the keys of a platform's request to none. Counts its ids, and what is wrong with them.
+    ///
+    /// Neither keys nor facts are results: a move of them would cost as much as a lookup.
+    #[inline]
+    pub fn add_keys(
+        &self,
+        served: &ServedPlatform,
+        reader: &IdReader,
+        read: &Read<'_>,
+        keys: &mut RequestKeys,
+    ) {
         keys.add(
             read,
             |field, id| served.ids.counted(reader, field, id),
@@ -223,7 +216,6 @@ impl Catalog {
         if read.has_unknown_os {
             served.ids.count_unknown_os();
         }
-        keys
     }
 
     /// Begins to read the memory of the strategies' caps, beside the lookups that follow.
@@ -242,38 +234,37 @@ impl Catalog {
         }
     }
 
-    /// The facts about the device of a platform's request.
+    /// Facts about a device before anything is looked up.
     #[inline]
-    pub fn facts<'a>(&self, keys: &RequestKeys, read: &'a Read<'_>) -> Facts<'a> {
-        let mut attributes = AttributeValues::default();
-        if self.reads_attributes {
-            attributes = read.attributes();
-        }
-        let request = DeviceRequest {
-            keys,
-            attributes,
-            cached_kind: read.cached_kind,
-        };
-        self.facts_for(&request, read.strategies())
+    pub fn no_facts<'a>(&self, keys: &RequestKeys) -> Facts<'a> {
+        Facts::new(keys.looked_up(), self.audiences().len())
     }
 
-    /// The facts about a device that decisions of these strategies depend on. Asks each of their
-    /// audiences once, at the cost of a lookup per key. Allocates only with more than 32 audiences.
+    /// Adds the facts about the device of a platform's request to none.
+    #[inline]
+    pub fn add_facts<'a>(&self, keys: &RequestKeys, read: &'a Read<'_>, facts: &mut Facts<'a>) {
+        if self.reads_attributes {
+            facts.attributes = read.attributes();
+        }
+        self.look_up(keys, read.strategies(), facts);
+    }
+
+    /// Adds the facts about a device that decisions of these strategies depend on, but for its
+    /// attributes. Asks each of their audiences once, at the cost of a lookup per key. Allocates
+    /// only with more than 32 audiences.
     ///
     /// # Panics
     ///
     /// If there is no strategy at one of the indexes.
     #[inline]
-    pub fn facts_for<'a>(
+    pub fn look_up(
         &self,
-        request: &DeviceRequest<'_, 'a>,
+        keys: &RequestKeys,
         strategies: impl Iterator<Item = usize>,
-    ) -> Facts<'a> {
-        let keys = request.keys;
-        let mut facts = Facts::new(keys.looked_up(), self.audiences().len());
-        facts.attributes = request.attributes;
+        facts: &mut Facts<'_>,
+    ) {
         if !self.experiments().is_empty() {
-            keys.assign(self, request.cached_kind, &mut facts.parts);
+            keys.assign(self, &mut facts.parts);
         }
 
         for index in strategies {
@@ -293,7 +284,6 @@ impl Catalog {
                 }
             }
         }
-        facts
     }
 
     /// Asks all audiences, and for the values of all members: rules of another time may read any.
@@ -346,6 +336,9 @@ impl Catalog {
     /// cap that is full. Says until when each verdict holds.
     #[inline]
     pub fn admit(&self, keys: &RequestKeys, at: Instant, verdicts: &mut Verdicts) {
+        if !self.has_changes {
+            return;
+        }
         for verdict in verdicts {
             if verdict.bids() {
                 let refusal = self.caps().admit(verdict.strategy, &keys.keys, at);
@@ -375,29 +368,30 @@ impl Catalog {
         }
     }
 
-    /// Decides about the device of a request to `/v1/decide`, and counts the verdicts. The cost is
-    /// that of [`Self::facts_for`], and a read of memory for each cap.
+    /// Adds the facts about the device of a request to `/v1/decide`, decides, and counts the
+    /// verdicts. The cost is that of [`Self::look_up`], and a read of memory for each cap.
     ///
     /// # Panics
     ///
     /// If there is no strategy at one of the indexes.
-    pub fn decide_named<'a>(
+    pub fn decide_named(
         &self,
-        request: &DeviceRequest<'_, 'a>,
+        keys: &RequestKeys,
         strategies: &[usize],
         at: Instant,
-    ) -> DecidedDevice<'a> {
-        self.prefetch_caps(request.keys, at, strategies.iter().copied());
-        let facts = self.facts_for(request, strategies.iter().copied());
+        facts: &mut Facts<'_>,
+    ) -> Verdicts {
+        self.prefetch_caps(keys, at, strategies.iter().copied());
+        self.look_up(keys, strategies.iter().copied(), facts);
         let mut verdicts = Verdicts::new();
-        self.decide(strategies.iter().copied(), &facts, &mut verdicts);
-        self.admit(request.keys, at, &mut verdicts);
+        self.decide(strategies.iter().copied(), facts, &mut verdicts);
+        self.admit(keys, at, &mut verdicts);
 
         for verdict in &verdicts {
             self.served(verdict.strategy).count(verdict.decision);
-            self.count_parts(verdict, &facts);
+            self.count_parts(verdict, facts);
         }
-        DecidedDevice { facts, verdicts }
+        verdicts
     }
 
     /// Counts a verdict by the device's parts in experiments, and by its value.

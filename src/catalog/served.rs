@@ -31,6 +31,8 @@ pub struct Catalog {
     caps: ServedCaps,
     /// Whether a strategy has a cap.
     pub(super) has_caps: bool,
+    /// Whether a verdict may change with time, or from one request of a device to the next.
+    pub(super) has_changes: bool,
     /// Whether any strategy answers nothing.
     has_shadow: bool,
     /// Whether a strategy has values.
@@ -190,10 +192,16 @@ impl Catalog {
             reads_attributes |= !attributes.is_empty();
         }
 
+        let has_caps = caps.iter().any(Option::is_some);
+        let is_steady =
+            |strategy: &Strategy| strategy.schedule.is_none() && !strategy.is_per_request();
+        let has_changes = has_caps || !strategies.iter().all(is_steady);
+
         Self {
             has_shadow,
             has_values,
-            has_caps: caps.iter().any(Option::is_some),
+            has_caps,
+            has_changes,
             rules: Arc::new(Rules::new(strategies)),
             strategies: served.into(),
             reads_tiers: reads_tiers.into(),
@@ -371,6 +379,7 @@ impl Catalog {
             has_shadow: self.has_shadow,
             has_values: self.has_values,
             has_caps: self.has_caps,
+            has_changes: self.has_changes,
             platforms: Arc::clone(&self.platforms),
             experiments: Arc::clone(&self.experiments),
             config_id: Arc::clone(&self.config_id),

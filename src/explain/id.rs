@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, StrategyExplained};
-use crate::catalog::{Catalog, DeviceRequest, IdResult, RequestKeys};
+use crate::catalog::{Catalog, IdResult, RequestKeys};
 use crate::platform::{IdReader, Keys, Verdicts};
 use crate::strategy::{AttributeValues, Units};
 use crate::sync::SyncHistory;
@@ -90,12 +90,7 @@ fn read(
         units.add((*kind).into(), *key);
     }
     let keys = RequestKeys::of(Keys::from_iter(key), units);
-    let request = DeviceRequest {
-        keys: &keys,
-        attributes: AttributeValues::default(),
-        cached_kind: None,
-    };
-    let device = ExplainedDevice::new(catalog, &request);
+    let device = ExplainedDevice::new(catalog, &keys, AttributeValues::default());
 
     let mut audiences = Vec::new();
     for index in 0..catalog.audiences().len() {

@@ -6,8 +6,10 @@ use super::report::{
     AudienceExplained, BucketExplained, OtherMembership, ScheduleExplained, SnapshotExplained,
     StrategyExplained, Unavailable, UnknownExplained, ValueExplained, WhenExplained,
 };
-use crate::catalog::{Audience, Catalog, DeviceRequest};
-use crate::strategy::{Assignment, Decision, Facts, Reason, Rule, Tier, ValueEntry};
+use crate::catalog::{Audience, Catalog, RequestKeys};
+use crate::strategy::{
+    Assignment, AttributeValues, Decision, Facts, Reason, Rule, Tier, ValueEntry,
+};
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind, trim};
@@ -123,14 +125,16 @@ pub struct ExplainedDevice<'a> {
 
 impl<'a> ExplainedDevice<'a> {
     /// The device of a request with the facts about it.
-    pub fn new(catalog: &Catalog, request: &DeviceRequest<'_, 'a>) -> Self {
+    pub fn new(catalog: &Catalog, keys: &RequestKeys, attributes: AttributeValues<'a>) -> Self {
         let all = 0..catalog.strategies().len();
-        let mut facts = catalog.facts_for(request, all);
-        catalog.complete(request.keys, &mut facts);
+        let mut facts = catalog.no_facts(keys);
+        facts.attributes = attributes;
+        catalog.look_up(keys, all, &mut facts);
+        catalog.complete(keys, &mut facts);
 
         let mut units = Vec::new();
         for experiment in catalog.experiments().list() {
-            let unit = request.keys.unit(experiment, request.cached_kind);
+            let unit = keys.unit(experiment);
             units.push(unit.map(|(kind, _)| *kind));
         }
         Self { facts, units }

@@ -13,7 +13,7 @@ use super::report::{
     IdInAudience, NOT_CONFIGURED, StrategyExplained,
 };
 use super::trace::{Trace, TracedId};
-use crate::catalog::{Catalog, DeviceRequest, IdResult, RequestKeys};
+use crate::catalog::{Catalog, IdResult, RequestKeys};
 use crate::platform::{
     Admission, Failure, IdReader, Keys, MAX_IDS, Platform, Purpose, Read, ReadError, RequestHead,
     Verdicts,
@@ -87,7 +87,8 @@ pub fn explain(
     let mut decided: Vec<(Trace, Verdicts)> = Vec::new();
     let answered = platform.respond(admission, head, &body, &mut read, |read, answered| {
         let trace = Trace::of(read, ids);
-        let facts = catalog.facts(&trace.keys, read);
+        let mut facts = catalog.no_facts(&trace.keys);
+        catalog.add_facts(&trace.keys, read, &mut facts);
         catalog.decide(read.strategies(), &facts, answered);
         catalog.would_admit(&trace.keys, at, answered);
         decided.push((trace, answered.clone()));
@@ -176,7 +177,7 @@ fn named_audiences(catalog: &Catalog, platform: &Platform) -> BTreeSet<usize> {
 
 /// The answers of all audiences about a device with these keys.
 fn facts_of_keys(catalog: &Catalog, keys: &RequestKeys) -> Facts<'static> {
-    let mut facts = Facts::new(keys.looked_up(), catalog.audiences().len());
+    let mut facts = catalog.no_facts(keys);
     catalog.complete(keys, &mut facts);
     facts
 }
@@ -221,12 +222,7 @@ fn explain_strategies(
     trace: &Trace,
     verdicts: &Verdicts,
 ) -> Vec<StrategyExplained> {
-    let request = DeviceRequest {
-        keys: &trace.keys,
-        attributes: read.attributes(),
-        cached_kind: read.cached_kind,
-    };
-    let device = ExplainedDevice::new(catalog, &request);
+    let device = ExplainedDevice::new(catalog, &trace.keys, read.attributes());
     let decided = |(id, index): (String, usize)| {
         let decision = verdicts
             .iter()

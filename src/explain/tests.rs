@@ -200,8 +200,10 @@ impl Fixture {
             &body,
             &mut read,
             |read, verdicts| {
-                let keys = self.catalog.keys(served, &self.ids, read);
-                let facts = self.catalog.facts(&keys, read);
+                let mut keys = self.catalog.no_keys();
+                self.catalog.add_keys(served, &self.ids, read, &mut keys);
+                let mut facts = self.catalog.no_facts(&keys);
+                self.catalog.add_facts(&keys, read, &mut facts);
                 self.catalog.decide(read.strategies(), &facts, verdicts);
                 self.catalog.admit(&keys, Instant::now(), verdicts);
                 self.catalog.count(served, &facts, verdicts);

@@ -10,7 +10,7 @@ use rtad_log::Raw;
 use super::api::{self, DecisionRequest, NamedDecision};
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
-use crate::catalog::{Catalog, DecidedDevice, DeviceRequest, RequestKeys};
+use crate::catalog::{Catalog, RequestKeys};
 use crate::log::{API, Decided, LoggedAnswer, LoggedRequest};
 
 /// Reads the request, loads the catalog once, decides and answers.
@@ -33,15 +33,9 @@ pub async fn decide(app: &App, started: Instant, body: Incoming) -> Result<Answe
 
     let keys = RequestKeys::of(keys, units);
     let attributes = attributes.values();
-    let request = DeviceRequest {
-        keys: &keys,
-        attributes,
-        cached_kind: None,
-    };
-    let DecidedDevice {
-        mut facts,
-        verdicts,
-    } = catalog.decide_named(&request, &asked, started);
+    let mut facts = catalog.no_facts(&keys);
+    facts.attributes = attributes;
+    let verdicts = catalog.decide_named(&keys, &asked, started, &mut facts);
 
     let mut decisions = Vec::with_capacity(asked.len());
     for index in &asked {
@@ -69,7 +63,6 @@ pub async fn decide(app: &App, started: Instant, body: Incoming) -> Result<Answe
             request_id: request_id.as_deref(),
             asked: asked_ids,
             attributes,
-            cached_kind: None,
         };
         let decided = Decided {
             catalog: &catalog,

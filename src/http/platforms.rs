@@ -69,9 +69,11 @@ pub fn answer(
         };
         let mut read = Read::default();
         let decide = |read: &Read<'_>, verdicts: &mut Verdicts| {
-            let keys = catalog.keys(served, &app.ids, read);
+            let mut keys = catalog.no_keys();
+            catalog.add_keys(served, &app.ids, read, &mut keys);
             catalog.prefetch_caps(&keys, started, read.strategies());
-            let facts = catalog.facts(&keys, read);
+            let mut facts = catalog.no_facts(&keys);
+            catalog.add_facts(&keys, read, &mut facts);
             catalog.decide(read.strategies(), &facts, verdicts);
             catalog.admit(&keys, started, verdicts);
             catalog.count(served, &facts, verdicts);

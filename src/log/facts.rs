@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use rtad_core::device::IdKind;
 use rtad_log::record::{UnnamedDevice, UnnamedFacts};
 use rtad_log::row::{AskedIds, AudienceFacts, DecisionFacts, ExperimentFacts};
 use rtad_log::{
@@ -29,8 +28,6 @@ pub struct LoggedRequest<'r> {
     pub asked: Option<AskedIds<'r>>,
     /// Its attributes.
     pub attributes: AttributeValues<'r>,
-    /// The kind of id by which the platform caches the answer.
-    pub cached_kind: Option<IdKind>,
 }
 
 /// Decimal digits of the numbers of a request.
@@ -77,7 +74,6 @@ impl<'r> LoggedRequest<'r> {
             request_id,
             asked,
             attributes: read.attributes(),
-            cached_kind: read.cached_kind,
         }
     }
 }
@@ -154,7 +150,7 @@ fn of_experiment<'f>(
 ) -> ExperimentFact<'f> {
     let mut slots = None;
     if part != Assignment::Unknown {
-        let unit = decided.keys.unit(experiment, decided.request.cached_kind);
+        let unit = decided.keys.unit(experiment);
         slots = unit.map(|(_, unit)| experiment.slots(unit));
     }
     ExperimentFact {

@@ -35,6 +35,9 @@ pub struct AudienceAnswer {
 /// Values of a request's attributes, by index in [`Attribute::ALL`]; `None` if one is absent.
 pub type AttributeValues<'a> = [Option<AttributeValue<'a>>; Attribute::ALL.len()];
 
+/// Audiences whose answers need no allocation.
+const INLINE_AUDIENCES: usize = 32;
+
 /// The facts about one device.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
@@ -45,21 +48,26 @@ pub struct Facts<'a> {
     /// The device's parts, by index of the experiment. A part that is missing is unknown.
     pub parts: Assignments,
     /// Indexes of the strategies whose schedule does not hold.
-    pub paused: SmallVec<[usize; 8]>,
+    pub paused: SmallVec<[usize; 4]>,
     /// Answers by index of the audience; `None` if it was not asked.
-    answers: SmallVec<[Option<AudienceAnswer>; 32]>,
+    answers: SmallVec<[Option<AudienceAnswer>; INLINE_AUDIENCES]>,
 }
 
 impl<'a> Facts<'a> {
     /// Facts without an answer of one of these audiences.
     #[inline]
     pub fn new(looked_up: LookedUp, audiences: usize) -> Self {
+        let answers = if audiences <= INLINE_AUDIENCES {
+            SmallVec::from_buf_and_len([None; INLINE_AUDIENCES], audiences)
+        } else {
+            smallvec![None; audiences]
+        };
         Self {
             looked_up,
             attributes: AttributeValues::default(),
             parts: Assignments::new(),
             paused: SmallVec::new(),
-            answers: smallvec![None; audiences],
+            answers,
         }
     }
 
