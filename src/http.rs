@@ -1,8 +1,8 @@
 //! The two ports: routes, handlers and answers.
 //!
-//! Both use the listener, connections and workers of `rtad-http`. The admin port is an axum
-//! application. The decision port dispatches its requests itself, as a router would cost more than
-//! a lookup: it looks up the paths of platforms in the catalog, then matches three routes.
+//! Both are axum applications, and use the listener, connections and workers of `rtad-http`. A layer
+//! before the router of the decision port answers the hot paths, as a router would cost more than
+//! their answers.
 //!
 //! | module | job |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`api`] | JSON of `/v1/decide` |
 //! | `check`, `decide` | handlers of rtad's own routes |
 //! | `platforms` | requests of platforms |
-//! | [`decision_port`] | dispatch of the decision port |
+//! | [`decision_port`] | the layer, and the routes of the decision port |
 //! | [`gauges`] | gauges of what is served |
 //! | [`admin_app`] | state of the admin port |
 //! | `tagged` | responses with an entity tag |

@@ -363,7 +363,7 @@ fn open_decision_port(
             batch_turn: Arc::default(),
             ..app.clone()
         };
-        let service = DecisionService { app };
+        let service = DecisionService::new(app);
         Connections::new(Arc::new(service), idle_timeout)
     };
     let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;

@@ -44,6 +44,6 @@ pub fn admin_router(app: Arc<AdminApp>, hosts: Arc<OwnHosts>) -> Router {
         .fallback(async || RequestError::NotFound(console::ROUTES))
         .layer(from_fn_with_state(hosts, guard))
         .merge(probes())
-        .method_not_allowed_fallback(async || RequestError::MethodNotAllowed(None))
+        .method_not_allowed_fallback(async || RequestError::MethodNotAllowed)
         .with_state(app)
 }

@@ -1,10 +1,12 @@
 //! `/v1/check`: membership of one device, or of many, in an audience.
 
-use axum::http::HeaderMap;
-use hyper::body::Incoming;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::Uri;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::snapshot::Snapshot;
-use rtad_http::body::{ReadBody, is_octet_stream, packed_bits, split_keys};
+use rtad_http::body::{ReadBody, has_encoding, is_octet_stream, packed_bits, split_keys};
 use rtad_http::json::{Text, parse_object};
 use rtad_http::query::{parameter, refuse_kind};
 use rtad_http::request_error::RequestError;
@@ -14,12 +16,10 @@ use tokio::task::yield_now;
 
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
-use super::segment::{decoded, decoded_bytes};
+use super::segment::{decoded, decoded_bytes, raw};
 use crate::catalog::Catalog;
 use crate::platform::IdReader;
 
-/// Beginning of the routes' paths.
-pub const PATH: &str = "/v1/check/";
 /// Largest batch, in ids.
 const MAX_IDS: usize = 10_000;
 /// Ids of a batch that are checked at a time. Other requests of the worker have their turn between
@@ -28,17 +28,20 @@ const SLICE: usize = 256;
 /// Size of 10,000 ids of the longest kind in JSON. It overrides a smaller `server.max_body`.
 const MAX_BATCH_BODY: usize = 2 << 20;
 
+/// Whether a path is `/v1/check/{audience}/{id}`.
+pub fn is_of_one(path: &str) -> bool {
+    let segments = path.strip_prefix("/v1/check/");
+    let Some((audience, id)) = segments.and_then(|segments| segments.split_once('/')) else {
+        return false;
+    };
+    !audience.is_empty() && !id.is_empty() && !id.contains('/')
+}
+
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
-pub fn one(
-    app: &App,
-    catalog: &Catalog,
-    audience: &str,
-    id: &str,
-    query: Option<&str>,
-) -> Result<AnswerBody, ApiError> {
-    let kind = kind_of(query)?;
-    let snapshot = snapshot_of(catalog, &decoded(audience))?;
-    let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
+pub fn one(app: &App, catalog: &Catalog, uri: &Uri) -> Result<AnswerBody, ApiError> {
+    let kind = kind_of(uri.query())?;
+    let snapshot = snapshot_of(catalog, &decoded(raw(uri, 2)))?;
+    let key = app.ids.key_of_kind(kind, &decoded_bytes(raw(uri, 3)));
     let key = key.map_err(|unusable| ApiError::bad_id(kind, unusable))?;
     let answer: &'static [u8] = if snapshot.contains(&key) {
         br#"{"member":true}"#
@@ -48,16 +51,20 @@ pub fn one(
     Ok(AnswerBody::json(answer))
 }
 
+/// `HEAD /v1/check/{audience}/{id}`. A GET is answered before the router.
+pub async fn head(State(app): State<Arc<App>>, uri: Uri) -> Result<AnswerBody, ApiError> {
+    one(&app, &app.serving.load(), &uri)
+}
+
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
-pub async fn many(
-    app: &App,
-    audience: &str,
-    (query, headers): (Option<&str>, &HeaderMap),
-    body: Incoming,
-) -> Result<AnswerBody, ApiError> {
+pub async fn many(State(app): State<Arc<App>>, request: Request) -> Result<AnswerBody, ApiError> {
+    let (head, body) = request.into_parts();
+    if has_encoding(&head.headers) {
+        return Err(RequestError::BadEncoding.into());
+    }
     // The answers would be about ids of another kind.
-    refuse_kind(query)?;
-    let audience = decoded(audience);
+    refuse_kind(head.uri.query())?;
+    let audience = decoded(raw(&head.uri, 2));
     // An unknown audience is reported before the body is read.
     snapshot_of(&app.serving.load(), &audience)?;
     let max_bytes = app.max_body.max(MAX_BATCH_BODY);
@@ -72,7 +79,7 @@ pub async fn many(
     // Loaded once for all ids, after the body: a slow one holds no generation.
     let catalog = app.serving.load_full();
     let snapshot = snapshot_of(&catalog, &audience)?;
-    if is_octet_stream(headers) {
+    if is_octet_stream(&head.headers) {
         check_binary(&app.ids, snapshot, &body).await
     } else {
         check_json(&app.ids, snapshot, &body).await

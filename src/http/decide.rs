@@ -1,9 +1,12 @@
 //! `POST /v1/decide`: decisions of strategies about a device.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::body::Incoming;
+use axum::extract::{Request, State};
+use rtad_http::body::has_encoding;
+use rtad_http::request_error::RequestError;
 use rtad_http::room::Share;
 use rtad_log::Raw;
 
@@ -14,9 +17,13 @@ use crate::catalog::{Catalog, RequestKeys};
 use crate::log::{API, Decided, LoggedAnswer, LoggedRequest};
 
 /// Reads the request, loads the catalog once, decides and answers.
-pub async fn decide(app: &App, started: Instant, body: Incoming) -> Result<AnswerBody, ApiError> {
+pub async fn decide(State(app): State<Arc<App>>, request: Request) -> Result<AnswerBody, ApiError> {
+    let started = Instant::now();
+    if has_encoding(request.headers()) {
+        return Err(RequestError::BadEncoding.into());
+    }
     let body = app
-        .read_body(body, app.max_body, |length| {
+        .read_body(request.into_body(), app.max_body, |length| {
             app.permit(length, Share::Whole)
         })
         .await?

@@ -1,19 +1,19 @@
-//! State of the decision port, and bodies, metrics and draining of each request.
+//! State of the decision port, and bodies, metrics and draining of its requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Response};
+use axum::response::IntoResponse;
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http_body_util::{Either, Full};
 use rtad_http::body::{self, BodyLimits, ReadBody};
 use rtad_http::request_error::RequestError;
 use rtad_http::room::{BodyPermit, BodyRoom, Share};
 use tokio::sync::Mutex;
 
-use super::error::ApiError;
 use crate::catalog::Serving;
 use crate::log::LogTap;
 use crate::platform::IdReader;
@@ -51,8 +51,11 @@ pub struct App {
     pub log: Option<Arc<LogTap>>,
 }
 
+/// The body of an answer: of the hot paths, or of the router.
+pub(super) type DecisionBody = Either<Full<Bytes>, Body>;
+
 /// An answer of the decision port.
-pub(super) type DecisionAnswer = Response<Full<Bytes>>;
+pub(super) type DecisionAnswer = Response<DecisionBody>;
 
 /// The body of a 200, and its media type.
 #[derive(Debug)]
@@ -71,8 +74,8 @@ impl AnswerBody {
 
     /// An answer in the header map of its request: hyper reads the connection's next request into
     /// the same map, so that nearly no request allocates one.
-    fn into_answer(self, mut headers: HeaderMap) -> DecisionAnswer {
-        let mut answer = DecisionAnswer::new(self.bytes.into());
+    pub(super) fn into_answer(self, mut headers: HeaderMap) -> DecisionAnswer {
+        let mut answer = DecisionAnswer::new(Either::Left(self.bytes.into()));
         if headers.capacity() <= MAX_REUSED_HEADERS {
             headers.clear();
             *answer.headers_mut() = headers;
@@ -86,20 +89,21 @@ impl AnswerBody {
     }
 }
 
+impl IntoResponse for AnswerBody {
+    fn into_response(self) -> axum::response::Response {
+        self.into_answer(HeaderMap::new()).map(Body::new)
+    }
+}
+
 impl App {
-    /// Completes an answer and counts its request. `headers` are those of the request.
-    pub(super) fn finish(
+    /// Counts an answered request, and asks the client of a draining process for another
+    /// connection.
+    pub(super) fn finish<B>(
         &self,
         route: &RouteMetrics,
         started: Instant,
-        headers: HeaderMap,
-        answered: Result<AnswerBody, ApiError>,
-    ) -> DecisionAnswer {
-        let mut answer = match answered {
-            Ok(content) => content.into_answer(headers),
-            Err(error) => error.into_answer(),
-        };
-
+        answer: &mut Response<B>,
+    ) {
         if self.readiness.is_draining() {
             answer
                 .headers_mut()
@@ -108,7 +112,6 @@ impl App {
 
         let status = answer.status().as_u16();
         self.telemetry.request(route, status, started.elapsed());
-        answer
     }
 
     /// Reads a request's body. Waiting for the rest of an incomplete one needs a permit from
@@ -117,12 +120,15 @@ impl App {
     /// # Errors
     ///
     /// Those of [`body::read`].
-    pub(super) fn read_body<'a>(
+    pub(super) fn read_body<'a, B>(
         &self,
-        body: Incoming,
+        body: B,
         max_bytes: usize,
         wait: impl FnOnce(usize) -> Option<BodyPermit<'a>>,
-    ) -> impl Future<Output = Result<ReadBody<'a>, RequestError>> {
+    ) -> impl Future<Output = Result<ReadBody<'a>, RequestError>>
+    where
+        B: hyper::body::Body<Data = Bytes> + Unpin,
+    {
         body::read(
             body,
             BodyLimits {

@@ -1,161 +1,159 @@
-//! Dispatch of the decision port: the paths of platforms first, then rtad's own routes.
+//! The decision port: an axum application behind a layer that answers the hot paths.
 //!
-//! Three routes need no router: it would cost more than the answer to `GET /v1/check`. A request
-//! without a body is answered at once; its future is ready.
+//! The layer answers the paths of platforms, which are in the catalog, and `GET /v1/check`: the
+//! router would cost more than their answers. Every other request goes to the router.
 
 use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method};
-use bytes::Bytes;
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
-use http_body_util::Full;
-use hyper::Request;
 use hyper::body::Incoming;
-use rtad_http::body::has_encoding;
-use rtad_http::connections::RequestService;
+use rtad_http::connections::{RequestService, RouterService};
 use rtad_http::request_error::RequestError;
 
-use super::decision_app::{App, DecisionAnswer, ROUTES};
+use super::decision_app::{App, DecisionAnswer, DecisionBody, ROUTES};
 use super::{check, decide, platforms};
+use crate::catalog::Catalog;
 use crate::telemetry::Route;
 
-/// The service of one worker. Each worker has its own [`App`]. The paths of platforms, and the
-/// access to rtad's own routes, are in the catalog, which a reload replaces.
+/// Path of the check of one device.
+const CHECK_ONE: &str = "/v1/check/{audience}/{id}";
+/// Path of the check of many.
+const CHECK_MANY: &str = "/v1/check/{audience}";
+/// Path of decisions.
+const DECIDE: &str = "/v1/decide";
+
+/// The service of one worker. The paths of platforms, and the access to rtad's own routes, are in
+/// the catalog, which a reload replaces.
 #[derive(Debug)]
 pub struct DecisionService {
-    /// State of the port.
-    pub app: App,
+    app: Arc<App>,
+    router: RouterService<Router>,
 }
 
-/// One of rtad's own routes, with the undecoded segments of its path.
-#[derive(Debug, Clone, Copy)]
-enum ApiTarget<'a> {
-    CheckOne { audience: &'a str, id: &'a str },
-    CheckMany { audience: &'a str },
-    Decide,
-}
+impl DecisionService {
+    /// The service of a worker with this state.
+    pub fn new(app: App) -> Self {
+        let app = Arc::new(app);
+        let router = Router::new()
+            .route(CHECK_ONE, get(check::head))
+            .route(CHECK_MANY, post(check::many))
+            .route(DECIDE, post(decide::decide))
+            .fallback(async || RequestError::NotFound(ROUTES))
+            .method_not_allowed_fallback(async || RequestError::MethodNotAllowed)
+            .layer(from_fn_with_state(Arc::clone(&app), observe))
+            .with_state(Arc::clone(&app));
+        let router = RouterService(router);
+        Self { app, router }
+    }
 
-impl<'a> ApiTarget<'a> {
-    fn of(path: &'a str) -> Option<Self> {
-        let Some(segments) = path.strip_prefix(check::PATH) else {
-            return (path == "/v1/decide").then_some(Self::Decide);
+    /// Answers `GET /v1/check/{audience}/{id}`. A panic becomes a 500 and affects no other request.
+    fn check(
+        &self,
+        catalog: &Catalog,
+        mut request: Request<Incoming>,
+        started: Instant,
+    ) -> DecisionAnswer {
+        let app = &self.app;
+        let in_flight = app.telemetry.begin();
+        let headers = std::mem::take(request.headers_mut());
+        let check = || check::one(app, catalog, request.uri());
+        let checked =
+            catch_unwind(AssertUnwindSafe(check)).unwrap_or(Err(RequestError::Internal.into()));
+        drop(in_flight);
+
+        let mut answer = match checked {
+            Ok(content) => content.into_answer(headers),
+            Err(error) => error.into_response().map(DecisionBody::Right),
         };
-        let (audience, id) = match segments.split_once('/') {
-            Some((audience, id)) => (audience, Some(id)),
-            None => (segments, None),
-        };
-        match id {
-            _ if audience.is_empty() => None,
-            None => Some(Self::CheckMany { audience }),
-            Some(id) if id.is_empty() || id.contains('/') => None,
-            Some(id) => Some(Self::CheckOne { audience, id }),
-        }
-    }
-
-    /// The accepted methods, as in `Allow`.
-    const fn methods(self) -> &'static str {
-        match self {
-            Self::CheckOne { .. } => "GET, HEAD",
-            Self::CheckMany { .. } | Self::Decide => "POST",
-        }
-    }
-
-    fn accepts(self, method: &Method) -> bool {
-        self.methods()
-            .split(", ")
-            .any(|accepted| accepted == method.as_str())
+        let route = app.telemetry.route(Route::CheckOne);
+        app.finish(route, started, &mut answer);
+        answer
     }
 }
 
+/// The future of a request that is not answered at once.
 type Answering<'a> = Pin<Box<dyn Future<Output = DecisionAnswer> + Send + 'a>>;
 
 impl RequestService for DecisionService {
-    type Body = Full<Bytes>;
+    type Body = DecisionBody;
 
-    fn answer(
-        &self,
-        mut request: Request<Incoming>,
-    ) -> impl Future<Output = DecisionAnswer> + Send {
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = DecisionAnswer> + Send {
         let started = Instant::now();
-        let app = &self.app;
-        let refuse = |error: RequestError| {
-            let route = app.telemetry.route(Route::Unknown);
-            Either::Left(ready(app.finish(
-                route,
-                started,
-                HeaderMap::new(),
-                Err(error.into()),
-            )))
-        };
-        let catalog = app.serving.load();
-        let path = request.uri().path();
-        if catalog.platform_at(path).is_some() {
+        let catalog = self.app.serving.load();
+        if catalog.platform_at(request.uri().path()).is_some() {
             let (head, body) = request.into_parts();
-            let answer: Answering<'_> = Box::pin(platforms::answer(app, head, body, started));
+            let answer: Answering<'_> = Box::pin(platforms::answer(&self.app, head, body, started));
             return Either::Right(answer);
         }
-        if !catalog.has_api() {
-            // The answer names no route.
-            return refuse(RequestError::NotFound("the paths of platforms"));
+
+        let is_check = request.method() == Method::GET && check::is_of_one(request.uri().path());
+        if is_check && refusal(&catalog, &request).is_none() {
+            return Either::Left(ready(self.check(&catalog, request, started)));
         }
-        if !catalog.admits(request.headers()) {
-            return refuse(RequestError::Unauthorized("server.api.token_files"));
-        }
-        let Some(target) = ApiTarget::of(path) else {
-            return refuse(RequestError::NotFound(ROUTES));
+
+        let routed = async move {
+            let answer = self.router.answer(request).await;
+            answer.map(DecisionBody::Right)
         };
-        if !target.accepts(request.method()) {
-            return refuse(RequestError::MethodNotAllowed(Some(target.methods())));
-        }
-        let ApiTarget::CheckOne { audience, id } = target else {
-            if has_encoding(request.headers()) {
-                return refuse(RequestError::BadEncoding);
-            }
-            let (head, body) = request.into_parts();
-            return Either::Right(Box::pin(answer_post(app, head, body, started)));
-        };
-        let in_flight = app.telemetry.begin();
-        let query = request.uri().query();
-        let check = || check::one(app, &catalog, audience, id, query);
-        let answered =
-            catch_unwind(AssertUnwindSafe(check)).unwrap_or(Err(RequestError::Internal.into()));
-        drop(in_flight);
-        let headers = std::mem::take(request.headers_mut());
-        let route = app.telemetry.route(Route::CheckOne);
-        Either::Left(ready(app.finish(route, started, headers, answered)))
+        Either::Right(Box::pin(routed))
     }
 }
 
-/// Answers a request with a body. A panic becomes a 500 and affects no other request.
-fn answer_post(
-    app: &App,
-    head: Parts,
-    body: Incoming,
-    started: Instant,
-) -> impl Future<Output = DecisionAnswer> + Send {
+/// The error of a request that may not use rtad's own routes.
+fn refusal<B>(catalog: &Catalog, request: &Request<B>) -> Option<RequestError> {
+    if !catalog.has_api() {
+        // The answer names no route.
+        return Some(RequestError::NotFound("the paths of platforms"));
+    }
+    if !catalog.admits(request.headers()) {
+        return Some(RequestError::Unauthorized("server.api.token_files"));
+    }
+    None
+}
+
+/// Checks the access to a request of the router, and counts it. A panic becomes a 500 and affects
+/// no other request.
+async fn observe(
+    State(app): State<Arc<App>>,
+    path: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
     let in_flight = app.telemetry.begin();
-    // The future of an `async fn` would have its arguments twice.
-    async move {
-        let (route, answered) = match ApiTarget::of(head.uri.path()) {
-            Some(ApiTarget::CheckMany { audience }) => {
-                let answer = check::many(app, audience, (head.uri.query(), &head.headers), body);
-                (
-                    Route::CheckMany,
-                    AssertUnwindSafe(answer).catch_unwind().await,
-                )
-            }
-            _ => {
-                let answer = decide::decide(app, started, body);
-                (Route::Decide, AssertUnwindSafe(answer).catch_unwind().await)
-            }
-        };
-        drop(in_flight);
-        let answered = answered.unwrap_or(Err(RequestError::Internal.into()));
-        app.finish(app.telemetry.route(route), started, head.headers, answered)
+    let refusal = refusal(&app.serving.load(), &request);
+    let mut route = Route::Unknown;
+    let mut answer = if let Some(error) = refusal {
+        error.into_response()
+    } else {
+        route = route_at(path.as_ref().map(MatchedPath::as_str));
+        AssertUnwindSafe(next.run(request))
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| RequestError::Internal.into_response())
+    };
+    drop(in_flight);
+
+    app.finish(app.telemetry.route(route), started, &mut answer);
+    answer
+}
+
+fn route_at(path: Option<&str>) -> Route {
+    match path {
+        Some(CHECK_ONE) => Route::CheckOne,
+        Some(CHECK_MANY) => Route::CheckMany,
+        Some(DECIDE) => Route::Decide,
+        _ => Route::Unknown,
     }
 }

@@ -1,8 +1,7 @@
 //! Errors of the JSON routes, as RFC 9457 problem documents with a stable `code`.
 
-use axum::http::{Response, StatusCode};
-use axum::response::IntoResponse;
-use bytes::Bytes;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use rtad_core::device::{IdKind, Unusable};
 use rtad_http::problem::Problem;
 use rtad_http::request_error::RequestError;
@@ -102,11 +101,6 @@ impl ApiError {
             ),
         }
     }
-
-    /// The answer, with a body of the server's type.
-    pub(super) fn into_answer<B: From<Bytes>>(self) -> Response<B> {
-        self.problem().into_answer()
-    }
 }
 
 fn accepted(names: &[String]) -> String {
@@ -114,8 +108,8 @@ fn accepted(names: &[String]) -> String {
 }
 
 impl IntoResponse for ApiError {
-    fn into_response(self) -> axum::response::Response {
-        self.into_answer()
+    fn into_response(self) -> Response {
+        self.problem().into_response()
     }
 }
 

@@ -7,12 +7,13 @@
 use std::time::Instant;
 
 use axum::http::request::Parts;
+use axum::response::IntoResponse as _;
 use hyper::body::Incoming;
 use rtad_http::request_error::RequestError;
 use rtad_http::room::Share;
 use rtad_log::Raw;
 
-use super::decision_app::{AnswerBody, App, DecisionAnswer, ROUTES};
+use super::decision_app::{AnswerBody, App, DecisionAnswer, DecisionBody, ROUTES};
 use crate::log::{DecidedRead, LoggedAnswer};
 use crate::platform::{Admission, Failure, Purpose, Read, RequestHead, Verdicts};
 use crate::telemetry::Route;
@@ -48,13 +49,11 @@ pub fn answer(
         let Some(served) = catalog.platform_at(head.uri.path()) else {
             // A reload has removed the platform.
             drop(in_flight);
+            let error = RequestError::NotFound(ROUTES);
+            let mut answer = error.into_response().map(DecisionBody::Right);
             let unknown = app.telemetry.route(Route::Unknown);
-            return app.finish(
-                unknown,
-                started,
-                head.headers,
-                Err(RequestError::NotFound(ROUTES).into()),
-            );
+            app.finish(unknown, started, &mut answer);
+            return answer;
         };
         let seen = RequestHead {
             headers: &head.headers,
@@ -119,7 +118,9 @@ pub fn answer(
             media_type: served.platform.content_type(),
             bytes: answered.bytes,
         };
-        app.finish(&served.route, started, head.headers, Ok(content))
+        let mut answer = content.into_answer(head.headers);
+        app.finish(&served.route, started, &mut answer);
+        answer
     }
 }
 

@@ -77,7 +77,7 @@ pub fn router(app: Arc<App>) -> Router {
         )
         .fallback(async |app, request| unknown(app, request, RequestError::NotFound(ROUTES)).await)
         .method_not_allowed_fallback(async |app, request| {
-            unknown(app, request, RequestError::MethodNotAllowed(None)).await
+            unknown(app, request, RequestError::MethodNotAllowed).await
         })
         .with_state(app)
 }

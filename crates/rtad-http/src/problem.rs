@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use axum::http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER};
-use axum::http::{HeaderValue, Response, StatusCode};
-use axum::response::IntoResponse;
-use bytes::Bytes;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use serde::{Serialize, Serializer};
 
 use crate::answer::json_of;
@@ -57,9 +56,10 @@ impl Problem {
     pub const fn code(&self) -> &'static str {
         self.code
     }
+}
 
-    /// The answer, with a body of the server's type.
-    pub fn into_answer<B: From<Bytes>>(self) -> Response<B> {
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
         let mut response = json_of(self.status, &self);
         let headers = response.headers_mut();
         headers.insert(
@@ -78,10 +78,4 @@ impl Problem {
 
 fn number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u16(status.as_u16())
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> axum::response::Response {
-        self.into_answer()
-    }
 }

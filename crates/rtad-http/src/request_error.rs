@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::http::header::{ACCEPT_ENCODING, ALLOW, WWW_AUTHENTICATE};
+use axum::http::header::{ACCEPT_ENCODING, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
@@ -22,8 +22,8 @@ pub enum RequestError {
     BadEncoding,
     /// No such route; lists the port's routes.
     NotFound(&'static str),
-    /// The route does not accept this method; lists those for `Allow`, unless a router adds them.
-    MethodNotAllowed(Option<&'static str>),
+    /// The route does not accept this method. The router adds `Allow`.
+    MethodNotAllowed,
     /// The body did not arrive within this time.
     BodyTimeout(Duration),
     /// The body, or a list in it, is too large.
@@ -78,18 +78,12 @@ impl RequestError {
                 "No such route",
                 format!("accepted: {routes}"),
             ),
-            Self::MethodNotAllowed(allowed) => {
-                let problem = Problem::new(
-                    StatusCode::METHOD_NOT_ALLOWED,
-                    "method_not_allowed",
-                    "Wrong method",
-                    "the Allow header lists the accepted methods",
-                );
-                match allowed {
-                    Some(methods) => problem.with_header(ALLOW, HeaderValue::from_static(methods)),
-                    None => problem,
-                }
-            }
+            Self::MethodNotAllowed => Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "Wrong method",
+                "the Allow header lists the accepted methods",
+            ),
             Self::BodyTimeout(timeout) => Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
                 "timeout",

@@ -100,7 +100,7 @@ fn unknown_paths_and_methods_are_rejected_on_both_ports() {
                 "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY",
             ][..],
             one.as_str(),
-            "GET, HEAD",
+            "GET,HEAD",
         ),
         (
             &["GET", "HEAD", "PUT", "DELETE"][..],
