@@ -55,8 +55,10 @@ pub(super) struct BodyRead {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub(super) enum AccessChecked {
-    /// The platform has no headers configured.
+    /// The platform has neither headers configured nor an enforced signature.
     Open,
+    /// The platform has no headers configured, but its signature is enforced.
+    BySignature,
     /// Headers are configured, but the captured request was given without any.
     NotChecked,
     Admitted,

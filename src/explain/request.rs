@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Instant;
 
 use bytes::Bytes;
+use http::HeaderMap;
 
 use super::input::Encoding;
 use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategy};
@@ -66,12 +67,7 @@ pub fn explain(
         max_body,
     } = captured;
     let size_bytes = body.len();
-    let access = match (platform.access.is_open(), has_headers) {
-        (true, _) => AccessChecked::Open,
-        (false, false) => AccessChecked::NotChecked,
-        (false, true) if platform.access.admits(head.headers) => AccessChecked::Admitted,
-        (false, true) => AccessChecked::Refused,
-    };
+    let access = access_of(platform, head.headers, has_headers);
     let admission = if has_headers {
         Admission::ByHeaders
     } else {
@@ -157,6 +153,23 @@ pub fn explain(
         failure,
         answer,
         unchecked_caps: Vec::new(),
+    }
+}
+
+fn access_of(platform: &Platform, headers: &HeaderMap, has_headers: bool) -> AccessChecked {
+    if platform.access.is_open() {
+        if platform.adapter.requires_signature() {
+            return AccessChecked::BySignature;
+        }
+        return AccessChecked::Open;
+    }
+    if !has_headers {
+        return AccessChecked::NotChecked;
+    }
+    if platform.access.admits(headers) {
+        AccessChecked::Admitted
+    } else {
+        AccessChecked::Refused
     }
 }
 

@@ -163,7 +163,8 @@ const fn word(found: IdResult) -> &'static str {
 
 const fn access(access: AccessChecked) -> &'static str {
     match access {
-        AccessChecked::Open => "open: the platform has no headers configured",
+        AccessChecked::Open => "open: the platform has no headers and no signature configured",
+        AccessChecked::BySignature => "by signature: the platform has no headers configured",
         AccessChecked::NotChecked => "not checked: the platform's headers were not given",
         AccessChecked::Admitted => "admitted by a header",
         AccessChecked::Refused => "refused: no header carries a configured value",

@@ -25,6 +25,11 @@ pub trait Adapter: fmt::Debug + Send + Sync {
     /// Its strategy ids.
     fn strategies(&self) -> &StrategyIds;
 
+    /// Whether it rejects requests without a valid signature.
+    fn requires_signature(&self) -> bool {
+        false
+    }
+
     /// Reads a request of an admitted caller. Costs one pass over the body without copying it.
     /// `read` is empty before.
     ///

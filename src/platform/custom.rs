@@ -216,6 +216,8 @@ impl Custom {
                     return Err(failure.into());
                 }
                 reading.read.observed = Some(failure);
+            } else {
+                reading.read.note("signature", "right".into());
             }
         }
         if self.response.lists_ids {
@@ -251,6 +253,11 @@ impl Adapter for Custom {
 
     fn strategies(&self) -> &StrategyIds {
         &self.strategies
+    }
+
+    fn requires_signature(&self) -> bool {
+        let signature = self.signature.as_ref();
+        signature.is_some_and(|signature| !signature.is_observed)
     }
 
     fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {

@@ -198,6 +198,7 @@ export const en = {
   "encoding-base64": "base64",
   access: "Headers",
   "access-open": "not required",
+  "access-by_signature": "by signature, without headers",
   "access-not_checked": "not checked: none were given",
   "access-admitted": "valid",
   "access-refused": "invalid",

@@ -197,6 +197,7 @@ export const zh = {
   "encoding-base64": "base64",
   access: "请求头",
   "access-open": "无需校验",
+  "access-by_signature": "通过签名校验，不需要请求头",
   "access-not_checked": "未校验：没有提供请求头",
   "access-admitted": "有效",
   "access-refused": "无效",

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use md5::{Digest, Md5};
 use sha2::Sha256;
@@ -29,6 +31,8 @@ pub struct Signature {
     algorithm: Algorithm,
     template: Vec<Part>,
     source: Source,
+    /// Text before the signature.
+    prefix: String,
     timestamp: Option<Timestamp>,
     secrets: Vec<Secret>,
 }
@@ -85,6 +89,7 @@ impl Signature {
             algorithm: config.algorithm,
             template: template?,
             source: source?,
+            prefix: config.prefix.clone(),
             timestamp,
             secrets: config
                 .secrets
@@ -113,7 +118,10 @@ impl Signature {
         body: &[u8],
         now: impl FnOnce() -> Duration,
     ) -> Result<(), Failure> {
-        let is_right = self.source.with(reading, head, |signature| {
+        let is_right = self.source.with(reading, head, |text| {
+            let Some(signature) = text.strip_prefix(self.prefix.as_bytes()) else {
+                return false;
+            };
             let mut is_right = Choice::from(0);
             for secret in &self.secrets {
                 is_right |= self.is_of(secret, signature, reading, head, body);
@@ -164,16 +172,45 @@ impl Signature {
             }
         };
         match self.algorithm {
-            Algorithm::Md5 => is_hex_of(&digest::<Md5>(feed), signature),
-            Algorithm::Sha256 => is_hex_of(&digest::<Sha256>(feed), signature),
+            Algorithm::Md5 => is_text_of(&digest::<Md5>(feed), signature),
+            Algorithm::Sha256 => is_text_of(&digest::<Sha256>(feed), signature),
             Algorithm::HmacSha256 => {
                 let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose())
                     .expect("keys of any length are valid");
                 feed(&mut |bytes| mac.update(bytes));
-                is_hex_of(&mac.finalize().into_bytes(), signature)
+                is_text_of(&mac.finalize().into_bytes(), signature)
             }
         }
     }
+}
+
+/// Whether the signature is the digest as text. Its length tells hex from base64.
+fn is_text_of(digest: &[u8], signature: &[u8]) -> Choice {
+    if signature.len() == 2 * digest.len() {
+        is_hex_of(digest, signature)
+    } else {
+        is_base64_of(digest, signature)
+    }
+}
+
+/// Whether the signature is the digest in base64, of either alphabet, with its padding or without.
+fn is_base64_of(digest: &[u8], signature: &[u8]) -> Choice {
+    let mut expected = [0; 44];
+    let length = STANDARD
+        .encode_slice(digest, &mut expected)
+        .expect("the buffer holds the longest digest");
+    let mut found = [b'='; 44];
+    if signature.len() > length {
+        return Choice::from(0);
+    }
+    for (found, sent) in found.iter_mut().zip(signature) {
+        *found = match sent {
+            b'-' => b'+',
+            b'_' => b'/',
+            sent => *sent,
+        };
+    }
+    expected[..length].ct_eq(&found[..length])
 }
 
 /// Whether the signature is the digest in hex, of either case.

@@ -37,6 +37,25 @@ pub enum Part {
     Value(Source),
 }
 
+/// Placeholders that are not fields of the body, for messages.
+const PLACEHOLDERS: &str =
+    "{secret}, {body}, {parameters} of a form, {header:NAME}, {query:NAME} or a field's path";
+
+/// Names that mean a part of the request elsewhere. As fields of the body they would sign an empty
+/// text, so they need `body:`.
+const OF_REQUESTS: [&str; 10] = [
+    "header",
+    "headers",
+    "host",
+    "method",
+    "parameters",
+    "path",
+    "query",
+    "query_string",
+    "uri",
+    "url",
+];
+
 const SOURCES: &str = "a field's path, body:PATH, header:NAME or query:NAME";
 
 impl Source {
@@ -162,6 +181,12 @@ pub fn compile(planner: &mut Planner<'_>, template: &Named, is_form: bool) -> Op
         "secret" => Some(Part::Secret),
         "body" => Some(Part::Body),
         "parameters" if is_form => Some(Part::Parameters),
+        name if OF_REQUESTS.contains(&name) => {
+            let found = format!("{{{name}}} is no part of a request that can be signed");
+            let accepted = format!("{PLACEHOLDERS}; {{body:{name}}} is a field of the body");
+            planner.mistake(unquoted(template, &found, &accepted));
+            None
+        }
         _ => {
             let named = Named {
                 location: template.location.clone(),

@@ -17,12 +17,17 @@ pub struct SignatureConfig {
     pub mode: SignatureMode,
     /// Digest of the signed text.
     pub algorithm: Algorithm,
-    /// Signed text, with placeholders.
+    /// Signed text. Its placeholders are `{secret}`, `{body}`, `{parameters}` of a form (the names
+    /// and values of all but the signature, sorted by name), `{header:NAME}`, `{query:NAME}`, and
+    /// the path of a field of the body.
     #[serde(deserialize_with = "template")]
     pub template: Named,
-    /// Location of the signature, the digest in hex of either case, in the request.
+    /// Location of the signature in the request: the digest in hex of either case, or in base64.
     #[serde(rename = "in", deserialize_with = "source")]
     pub source: Named,
+    /// Text before the signature, such as `sha256=`. Without it a signature is wrong.
+    #[serde(default)]
+    pub prefix: String,
     /// Location of the time in the request: seconds or milliseconds since 1970, told apart by
     /// their size. Requires `max_skew`.
     #[serde(default, deserialize_with = "source")]

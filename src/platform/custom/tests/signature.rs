@@ -150,6 +150,72 @@ fn body_can_be_signed_with_signature_in_query() {
 }
 
 #[test]
+fn signature_may_be_base64_and_have_a_prefix() {
+    // md5 and sha256 of the body, "s3cret" and "old"
+    let sha256 = "GX1kzi0QCX9E8OuMYg+dW3YgYNlcUwauYOCiVKzSiZA=";
+    let url_safe = sha256.replace('+', "-").replace('/', "_");
+    let (of_md5, of_sha256) = ("tRR366eR2S4EBA5euj+OqQ==", format!("v1={sha256}"));
+    let unpadded = url_safe.trim_end_matches('=').to_owned();
+    let check = |algorithm: &str, prefix: &str, sign: &str| {
+        let signature = format!(
+            "algorithm = \"{algorithm}\"\nin = \"query:sign\"\nprefix = \"{prefix}\"\n\
+             template = \"{{body}}s3cret{{secret}}\""
+        );
+        let query = format!("sign={sign}");
+        let request = Sent {
+            body: r#"{"id":"r1"}"#,
+            header: None,
+            query: Some(&query),
+            now: NOW,
+        };
+        ask(&signature, &request).0.err()
+    };
+    for (algorithm, prefix, sign) in [
+        ("md5", "", of_md5),
+        ("md5", "", of_md5.trim_end_matches('=')),
+        ("sha256", "v1=", &of_sha256),
+        ("sha256", "", &url_safe),
+        ("sha256", "", &unpadded),
+    ] {
+        assert_eq!(check(algorithm, prefix, sign), None, "{sign}");
+    }
+    for (algorithm, prefix, sign) in [
+        ("sha256", "v1=", sha256),
+        ("sha256", "", &of_sha256),
+        ("sha256", "", &unpadded[1..]),
+        ("md5", "", "===="),
+        ("md5", "", ""),
+        ("md5", "", &of_md5.to_lowercase()),
+    ] {
+        let failure = check(algorithm, prefix, sign);
+        assert_eq!(failure, Some(Failure::BadSignature), "{sign}");
+    }
+}
+
+#[test]
+fn parts_of_a_request_that_cannot_be_signed_are_mistakes() {
+    for name in ["path", "method", "url", "query", "headers", "parameters"] {
+        let signature =
+            format!("algorithm = \"md5\"\nin = \"sign\"\ntemplate = \"{{{name}}}{{secret}}\"");
+        let found = mistakes(&signature);
+        assert!(
+            found.len() == 1 && found[0].contains(&format!("{{body:{name}}}")),
+            "{found:?}"
+        );
+        let of_body = signature.replace(&format!("{{{name}}}"), &format!("{{body:{name}}}"));
+        assert_eq!(mistakes(&of_body), [""; 0]);
+    }
+}
+
+/// The mistakes of a platform with this signature.
+fn mistakes(signature: &str) -> Vec<String> {
+    let text = format!("{}{HEAD}{signature}", super::HEAD);
+    let flags = vec![("store.url", "/data".to_owned())];
+    let read = Assembly::read(Some(("rtad.toml", &text)), |_| None, &flags);
+    read.map_or_else(|error| error.mistakes, |_| Vec::new())
+}
+
+#[test]
 fn unsigned_request_passes_no_ids() {
     let body = body("");
     let request = Sent {
@@ -276,15 +342,11 @@ fn invalid_timestamp_is_rejected() {
 
 #[test]
 fn unsigned_timestamp_is_a_mistake() {
-    let mistakes = |template: &str, timestamp: &str| {
-        let signature = format!(
+    let timed = |template: &str, timestamp: &str| {
+        mistakes(&format!(
             "algorithm = \"hmac-sha256\"\ntemplate = \"{template}\"\nin = \"header:s\"\n\
              timestamp = \"{timestamp}\"\nmax_skew = \"5m\""
-        );
-        let text = format!("{}{HEAD}{signature}", super::HEAD);
-        let flags = vec![("store.url", "/data".to_owned())];
-        let read = Assembly::read(Some(("rtad.toml", &text)), |_| None, &flags);
-        read.map_or_else(|error| error.mistakes, |_| Vec::new())
+        ))
     };
     for (template, timestamp) in [
         ("x", "time"),
@@ -292,7 +354,7 @@ fn unsigned_timestamp_is_a_mistake() {
         ("{body}", "query:t"),
         ("{query:u}", "query:t"),
     ] {
-        let found = mistakes(template, timestamp);
+        let found = timed(template, timestamp);
         assert!(
             found.len() == 1 && found[0].contains("it is not signed"),
             "{template}: {found:?}"
@@ -303,7 +365,7 @@ fn unsigned_timestamp_is_a_mistake() {
         ("{body}", "time"),
         ("{header:T}", "header:t"),
     ] {
-        assert_eq!(mistakes(template, timestamp), [""; 0], "{template}");
+        assert_eq!(timed(template, timestamp), [""; 0], "{template}");
     }
 }
 
