@@ -174,7 +174,7 @@ pub struct Strategy {
     pub exclude: Vec<usize>,
     /// Devices for which this does not hold get no bid.
     pub rule: Option<Rule>,
-    /// Experiments of the rule, by index, each once.
+    /// Experiments of the rule and of the values, by index, each once.
     pub experiments: Vec<usize>,
     /// No device gets a bid while this does not hold.
     pub schedule: Option<Scheduled>,
@@ -300,7 +300,10 @@ impl Strategy {
             Reason::Unavailable => outcome == self.unavailable,
             Reason::Capped | Reason::NoLease => !is_bid && has_cap,
             Reason::Rule => self.rule.is_some() && (!is_bid || !is_by_exclude),
-            Reason::Bucket => !self.experiments.is_empty() && (!is_bid || !is_by_exclude),
+            Reason::Bucket => {
+                let rule = self.rule.as_ref();
+                rule.is_some_and(|rule| !rule.buckets().is_empty()) && (!is_bid || !is_by_exclude)
+            }
             Reason::NotScheduled => !is_bid && self.schedule.is_some(),
         }
     }
@@ -311,6 +314,13 @@ impl Strategy {
             .value
             .index
             .map(|index| &self.values[usize::from(index)].value)
+    }
+
+    /// The audience for which the value of a bid is the default, as it is unavailable; `None` if
+    /// the value is not open, or by a part in an experiment.
+    pub fn unknown_of_value(&self, facts: &Facts<'_>) -> Option<usize> {
+        let audience = ValueEntry::first_unknown(&self.values, facts)?.audience?;
+        (facts.membership(audience) == Membership::Unavailable).then_some(audience)
     }
 
     /// Sets the bit of its schedule, and logs a change.

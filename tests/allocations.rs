@@ -66,6 +66,7 @@ fn lookups_and_decisions_do_not_allocate() {
     let value = |audience, tiers| ValueEntry {
         audience,
         tiers,
+        part: None,
         value: weight(),
     };
     let strategy = Strategy {

@@ -8,7 +8,7 @@ use rtad_core::device::IdKind;
 #[derive(Debug, Default)]
 pub struct ServedExperiments {
     experiments: Vec<Experiment>,
-    /// By index of the strategy, then an entry per experiment of its condition.
+    /// By index of the strategy, then an entry per experiment that it reads.
     counters: Vec<Vec<PartCounters>>,
 }
 
@@ -77,6 +77,15 @@ impl ServedExperiments {
     /// The experiments, in the config's order.
     pub fn list(&self) -> &[Experiment] {
         &self.experiments
+    }
+
+    /// The name of a part in the experiment of an index, as `EXPERIMENT:BUCKET`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such experiment.
+    pub fn full_name(&self, (experiment, part): (usize, Assignment)) -> String {
+        self.experiments[experiment].full_name(part)
     }
 
     /// Appends the parts of a device, which is identified by the `chosen` kind of id if it has one.

@@ -178,7 +178,12 @@ impl Catalog {
         for (strategy, cap) in strategies.iter().zip(&caps) {
             let has_cap = cap.is_some();
             served.push(ServedStrategy::new(
-                strategy, &audiences, has_api, has_cap, telemetry,
+                strategy,
+                &audiences,
+                experiments.list(),
+                has_api,
+                has_cap,
+                telemetry,
             ));
             for entry in &strategy.values {
                 if let Some(audience) = entry.audience {

@@ -2,8 +2,8 @@
 
 use super::audience::Audience;
 use crate::platform::API;
-use crate::strategy::{Decision, Strategy, ValueEntry};
-use crate::telemetry::{DecisionCounters, PlainCounter, Telemetry};
+use crate::strategy::{Decision, Experiment, Strategy, ValueEntry};
+use crate::telemetry::{DecisionCounters, PlainCounter, Telemetry, ValueLabels};
 
 /// Counters of a strategy, and properties of its rules: made once, not per request.
 #[derive(Debug)]
@@ -22,14 +22,25 @@ impl ServedStrategy {
     pub fn new(
         strategy: &Strategy,
         audiences: &[Audience],
+        experiments: &[Experiment],
         has_api: bool,
         has_cap: bool,
         telemetry: &Telemetry,
     ) -> Self {
         let value = |(row, entry): (usize, &ValueEntry)| {
-            let audience = entry.audience.map(|index| audiences[index].name.as_str());
-            let tiers = entry.tiers.map(|tiers| tiers.to_string());
-            telemetry.value(&strategy.name, row, audience, tiers.as_deref())
+            let mut labels = ValueLabels::default();
+            if let Some(index) = entry.audience {
+                labels.audience = audiences[index].name.to_string();
+            }
+            if let Some(tiers) = entry.tiers {
+                labels.tier = tiers.to_string();
+            }
+            if let Some((index, part)) = entry.part {
+                let experiment = &experiments[index];
+                labels.experiment.clone_from(&experiment.name);
+                labels.bucket = experiment.part_name(part).to_owned();
+            }
+            telemetry.value(&strategy.name, row, &labels)
         };
         let mut asked: Vec<usize> = strategy.audiences().collect();
         asked.sort_unstable();

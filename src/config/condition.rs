@@ -153,6 +153,35 @@ impl Condition {
         all.iter().any(holds_only_in) || (!any.is_empty() && any.iter().all(holds_only_in))
     }
 
+    /// Whether it holds for no device with this part in an experiment.
+    pub fn refuses_part(&self, name: &str) -> bool {
+        let experiment = name.split_once(':').map(|(experiment, _)| experiment);
+        let is_of_it = |part: &String| part.split_once(':').map(|(of, _)| of) == experiment;
+        let has_part = |part: &String| part == name;
+        if !self.bucket.is_empty()
+            && self.bucket.iter().all(is_of_it)
+            && !self.bucket.iter().any(has_part)
+        {
+            return true;
+        }
+
+        let all = self.all.as_deref().unwrap_or_default();
+        let any = self.any.as_deref().unwrap_or_default();
+        let none = self.none.as_deref().unwrap_or_default();
+        all.iter().any(|it| it.refuses_part(name))
+            || (!any.is_empty() && any.iter().all(|it| it.refuses_part(name)))
+            || none.iter().any(|it| it.names_only_parts_with(name))
+    }
+
+    /// Whether it is a list of parts with this one.
+    fn names_only_parts_with(&self, name: &str) -> bool {
+        let parts_alone = Self {
+            bucket: self.bucket.clone(),
+            ..Self::default()
+        };
+        *self == parts_alone && self.bucket.iter().any(|part| part == name)
+    }
+
     /// The rule, with indexes of audiences and experiments; without those that `index` and `parts`
     /// do not know.
     pub fn rule(&self, index: &impl Fn(&AudienceName) -> Option<usize>, parts: &PartNames) -> Rule {

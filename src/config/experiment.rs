@@ -254,8 +254,7 @@ impl PartNames {
         let mut names = Vec::new();
         for (index, experiment) in experiments(configs).iter().enumerate() {
             for part in experiment.parts() {
-                let name = format!("{}:{}", experiment.name, experiment.part_name(part));
-                names.push((name, index, part));
+                names.push((experiment.full_name(part), index, part));
             }
         }
         Self { names }

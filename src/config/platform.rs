@@ -150,11 +150,8 @@ impl PlatformConfig {
         experiment: &ExperimentConfig,
         strategies: &[StrategyConfig],
     ) -> bool {
-        let mut conditions = strategies
-            .iter()
-            .filter(|it| self.maps(it))
-            .filter_map(|it| it.when.as_ref());
-        conditions.any(|when| when.reads_experiment(&experiment.name))
+        let mut mapped = strategies.iter().filter(|it| self.maps(it));
+        mapped.any(|strategy| strategy.reads_experiment(&experiment.name))
     }
 
     /// The tags of all buckets that have one, in order. They are empty in experiments that no

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition::{Condition, refuse_unknown};
 use super::experiment::PartNames;
-use super::value::{self, ValueConfig};
+use super::value::{self, ValueConfig, ValueContext};
 use crate::strategy::Outcome;
 
 /// Device ids.
@@ -117,6 +117,13 @@ pub struct CapConfig {
 }
 
 impl StrategyConfig {
+    /// Whether its condition or a value depends on a part in this experiment.
+    pub(super) fn reads_experiment(&self, name: &str) -> bool {
+        let when = self.when.as_ref();
+        when.is_some_and(|when| when.reads_experiment(name))
+            || self.values.iter().any(|value| value.reads_experiment(name))
+    }
+
     /// The times at which the strategy may bid; `None` = always.
     pub fn schedule(&self) -> Option<Schedule> {
         let bounds = Schedule::between(self.valid_from, self.valid_until);
@@ -209,7 +216,13 @@ pub fn check(
                 "exclude or when with at least one",
             );
         }
-        value::check(d, &table, &strategy.values, &strategy.exclude, &audiences);
+        let context = ValueContext {
+            excluded: &strategy.exclude,
+            when: strategy.when.as_ref(),
+            audiences: &audiences,
+            parts,
+        };
+        value::check(d, &table, &strategy.values, &context);
         check_schedule(d, &table, strategy);
         let Some(cap) = &mut strategy.cap else {
             continue;

@@ -1,11 +1,13 @@
 //! `[[strategy.value]]`: numbers that a strategy's bids carry.
 
 use rtad_config::Document;
+use rtad_config::values::text;
 use rtad_core::snapshot::AudienceName;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::condition::refuse_unknown;
+use super::condition::{Condition, refuse_unknown};
+use super::experiment::PartNames;
 use crate::strategy::{BidValue, MAX_VALUES, Tiers, ValueKey};
 
 /// Greatest number; platforms accept less.
@@ -16,12 +18,16 @@ const MOST: f64 = 1e9;
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct ValueConfig {
-    /// Audience whose members get the value, unless an entry before fits. Unset = the value of all
-    /// other bids: the last entry.
+    /// Audience whose members get the value, unless an entry before fits. Without `audience` and
+    /// `bucket`, the value is that of all other bids: the last entry.
     pub audience: Option<AudienceName>,
     /// Values that those members must have in it, of a list that was built with `--value`: a number
     /// from 0 to 15, a range (`8..=15`, `8..`, `..=7`), or `none`. Unset = any or none.
     pub tier: Option<Tiers>,
+    /// Part of an experiment whose devices get the value, beside `audience` or alone, as
+    /// `EXPERIMENT:BUCKET`. Unset = any.
+    #[serde(default, deserialize_with = "part_name")]
+    pub bucket: Option<String>,
     /// Factor of the bid; 1 changes nothing. From 0.2 to 5 for `tencent`.
     #[serde(default, deserialize_with = "amount")]
     pub weight: Option<f64>,
@@ -61,6 +67,19 @@ impl ValueBounds {
 }
 
 impl ValueConfig {
+    /// Whether each device that fits `other` fits this one.
+    fn covers(&self, other: &Self) -> bool {
+        (self.audience.is_none() || self.audience == other.audience)
+            && (self.tier.is_none() || self.tier == other.tier)
+            && (self.bucket.is_none() || self.bucket == other.bucket)
+    }
+
+    /// Whether it depends on a part in this experiment.
+    pub(super) fn reads_experiment(&self, name: &str) -> bool {
+        let bucket = self.bucket.as_deref().and_then(|part| part.split_once(':'));
+        bucket.is_some_and(|(experiment, _)| experiment == name)
+    }
+
     /// The numbers.
     pub fn numbers(&self) -> BidValue {
         BidValue::default()
@@ -70,6 +89,12 @@ impl ValueConfig {
             .with(ValueKey::CpcFactor, self.cpc_factor)
             .with(ValueKey::Quality, self.quality)
     }
+}
+
+fn part_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let accepted = "a part of an experiment, as EXPERIMENT:BUCKET";
+    let is_name = |text: &str| text.contains(':').then(|| text.to_owned());
+    text(deserializer, accepted, is_name).map(Some)
 }
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
@@ -88,13 +113,25 @@ fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
         .ok_or_else(|| D::Error::custom(format_args!("a whole number from 1 to {MOST}")))
 }
 
-/// Notes the mistakes in the values of the strategy at `table`, which excludes some `audiences`.
+/// The rest of a file that values are checked against.
+#[derive(Debug, Clone, Copy)]
+pub struct ValueContext<'c> {
+    /// Audiences that the strategy excludes.
+    pub excluded: &'c [AudienceName],
+    /// Its condition.
+    pub when: Option<&'c Condition>,
+    /// Names of the audiences.
+    pub audiences: &'c [String],
+    /// Parts of the experiments.
+    pub parts: &'c PartNames,
+}
+
+/// Notes the mistakes in the values of the strategy at `table`.
 pub fn check(
     d: &mut Document<'_>,
     table: &str,
     values: &[ValueConfig],
-    excluded: &[AudienceName],
-    audiences: &[String],
+    context: &ValueContext<'_>,
 ) {
     if values.len() > MAX_VALUES {
         let found = format!("has {} entries", values.len());
@@ -108,40 +145,46 @@ pub fn check(
             let keys = ValueKey::ALL.map(ValueKey::as_str).join(", ");
             d.mistake(&entry, "has no number", &format!("at least one of {keys}"));
         }
-        let key = format!("{entry}.audience");
-        if let Some(name) = &value.audience {
-            refuse_unknown(d, &key, name.as_str(), "audiences", audiences);
-            if excluded.contains(name) {
-                let found = "is in exclude: no bid has the value";
-                d.mistake(&key, found, "an audience that is not in exclude");
-            }
-        }
-
-        if value.tier.is_some() && value.audience.is_none() {
-            let accepted = "audience = \"…\" beside it";
-            d.mistake(
-                &format!("{entry}.tier"),
-                "is given without an audience",
-                accepted,
-            );
-            continue;
-        }
+        check_conditions(d, &entry, value, context);
 
         // Only entries that alone cover this one: ranges that cover it together are not found.
-        for earlier in &values[..index] {
-            if earlier.audience.is_none() {
-                let found = "is never reached: an entry before it has no audience";
-                let accepted = "the entry without an audience as the last one";
-                d.mistake(&entry, found, accepted);
-                break;
-            }
-            if earlier.audience == value.audience
-                && (earlier.tier.is_none() || earlier.tier == value.tier)
-            {
-                let found = "is never reached: an entry before it has the same audience";
-                d.mistake(&key, found, "another audience or another tier for each");
-                break;
-            }
+        let mut earlier = values[..index].iter();
+        if let Some(before) = earlier.position(|earlier| earlier.covers(value)) {
+            let found = format!("is never reached: value[{before}] has each of its devices");
+            let accepted = "another audience, tier or bucket, or the entry before that one";
+            d.mistake(&entry, &found, accepted);
+        }
+    }
+}
+
+fn check_conditions(
+    d: &mut Document<'_>,
+    entry: &str,
+    value: &ValueConfig,
+    context: &ValueContext<'_>,
+) {
+    if let Some(name) = &value.audience {
+        let key = format!("{entry}.audience");
+        refuse_unknown(d, &key, name.as_str(), "audiences", context.audiences);
+        if context.excluded.contains(name) {
+            let found = "is in exclude: no bid has the value";
+            d.mistake(&key, found, "an audience that is not in exclude");
+        }
+    }
+
+    if value.tier.is_some() && value.audience.is_none() {
+        let found = "is given without an audience";
+        d.mistake(&format!("{entry}.tier"), found, "audience = \"…\" beside it");
+    }
+
+    if let Some(name) = &value.bucket {
+        let key = format!("{entry}.bucket");
+        let parts = context.parts;
+        refuse_unknown(d, &key, name, "parts of experiments", &parts.names());
+        let is_refused = context.when.is_some_and(|when| when.refuses_part(name));
+        if is_refused && parts.find(name).is_some() {
+            let found = "is refused by when: no bid has the value";
+            d.mistake(&key, found, "a part of devices that get bids");
         }
     }
 }

@@ -180,6 +180,7 @@ pub fn explain_strategy(
     let value = |(index, entry): (usize, &ValueEntry)| ValueExplained {
         audience: entry.audience.map(name),
         tier: entry.tiers,
+        bucket: entry.part.map(|part| catalog.experiments().full_name(part)),
         value: entry.value,
         chosen: decision.value.index.map(usize::from) == Some(index),
     };

@@ -158,7 +158,7 @@ pub(super) struct StrategyExplained {
     /// Of an `unavailable` decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown: Option<UnknownExplained>,
-    /// The device's parts in the experiments of its condition, as far as they are known.
+    /// The device's parts in the experiments that it reads, as far as they are known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) buckets: Vec<BucketExplained>,
     /// The values of its bids.
@@ -215,11 +215,14 @@ pub(super) struct BucketExplained {
 /// An entry of a strategy's values.
 #[derive(Debug, Serialize)]
 pub(super) struct ValueExplained {
-    /// Null for the default.
+    /// Null for any.
     pub(super) audience: Option<String>,
     /// The values that members must have in the audience.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tier: Option<Tiers>,
+    /// Part that the device must have in an experiment, as `EXPERIMENT:BUCKET`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bucket: Option<String>,
     pub(super) value: BidValue,
     /// Whether this bid has it.
     pub(super) chosen: bool,

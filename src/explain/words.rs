@@ -149,27 +149,61 @@ impl Explanation {
         }
         let chosen = one.values.iter().position(|value| value.chosen);
         let before = &one.values[..chosen.unwrap_or(one.values.len())];
-        let because = before.iter().find_map(|value| self.without_value(value));
+        let because = before
+            .iter()
+            .find_map(|value| self.without_value(one, value));
         let because = because.map(|because| format!(", as {because}"));
         let Some(value) = chosen.map(|index| &one.values[index]) else {
             return Some(format!("no value fits{}", because.unwrap_or_default()));
         };
         let number = |(key, number): (ValueKey, f64)| format!("{} {number}", key.as_str());
         let numbers: Vec<String> = value.value.numbers().map(number).collect();
-        let origin = match (&value.audience, value.tier) {
-            (Some(audience), None) => format!("of {audience}"),
-            (Some(audience), Some(tier)) => format!("of {audience} with tier {tier}"),
-            (None, _) => "of other bids".to_owned(),
+        let mut origin = Vec::new();
+        match (&value.audience, value.tier) {
+            (Some(audience), None) => origin.push(audience.clone()),
+            (Some(audience), Some(tier)) => origin.push(format!("{audience} with tier {tier}")),
+            (None, _) => {}
+        }
+        origin.extend(value.bucket.clone());
+        let origin = if origin.is_empty() {
+            "other bids".to_owned()
+        } else {
+            listed(&origin, "and")
         };
-        let because = because.unwrap_or_default();
-        Some(format!(
-            "its value is {}, that {origin}{because}",
-            listed(&numbers, "and")
-        ))
+
+        let mut text = format!("its value is {}, that of {origin}", listed(&numbers, "and"));
+        text += &because.unwrap_or_default();
+        let is_by_bucket = one.values.iter().any(|value| value.bucket.is_some());
+        if is_by_bucket && !one.buckets.is_empty() && one.reason != Reason::Bucket.as_str() {
+            text += &format!("; {}", of_buckets(one));
+        }
+        Some(text)
     }
 
     /// The reason why an entry does not fit that might fit otherwise.
-    fn without_value(&self, value: &ValueExplained) -> Option<String> {
+    fn without_value(&self, one: &StrategyExplained, value: &ValueExplained) -> Option<String> {
+        if let Some(part) = &value.bucket {
+            let experiment = part.split(':').next();
+            let mut known = one.buckets.iter();
+            let is_refused = known.any(|found| {
+                Some(found.experiment.as_str()) == experiment
+                    && format!("{}:{}", found.experiment, found.bucket) != *part
+            });
+            if is_refused {
+                return None;
+            }
+        }
+        let because = self.without_audience(value);
+        because.or_else(|| {
+            let experiment = value.bucket.as_ref()?.split(':').next()?;
+            let mut known = one.buckets.iter();
+            let is_known = known.any(|found| found.experiment == experiment);
+            (!is_known).then(|| format!("the bucket in {experiment} is unknown"))
+        })
+    }
+
+    /// The reason why the audience of an entry does not fit that might fit otherwise.
+    fn without_audience(&self, value: &ValueExplained) -> Option<String> {
         let audience = self
             .audiences
             .iter()

@@ -31,10 +31,12 @@ struct ScheduleStatus {
 
 #[derive(Serialize)]
 struct ValueStatus<'a> {
-    /// Null for the default.
+    /// Null for any.
     audience: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tier: Option<Tiers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket: Option<String>,
     value: BidValue,
 }
 
@@ -58,6 +60,7 @@ fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
     let value = |entry: &ValueEntry| ValueStatus {
         audience: entry.audience.map(name),
         tier: entry.tiers,
+        bucket: entry.part.map(|part| catalog.experiments().full_name(part)),
         value: entry.value,
     };
     RuleStatus {

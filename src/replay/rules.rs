@@ -266,11 +266,7 @@ impl Rules {
             open = strategy.unknown(facts);
         }
         if decision.value.is_fallback {
-            // The first unavailable audience leads to the fallback.
-            let mut audiences = strategy.values.iter().filter_map(|entry| entry.audience);
-            let first =
-                audiences.find(|audience| facts.membership(*audience) == Membership::Unavailable);
-            open.extend(first.map(Rule::Audience));
+            open.extend(strategy.unknown_of_value(facts).map(Rule::Audience));
         }
 
         for rule in open {

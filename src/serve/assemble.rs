@@ -117,21 +117,23 @@ impl Assembly {
         let audience = |config: &AudienceConfig| {
             Audience::unloaded(config.name.clone(), config.required, config.max_age)
         };
+        let parts = PartNames::of(&config.experiments);
         let value = |config: &ValueConfig| ValueEntry {
             audience: config.audience.as_ref().and_then(&index),
             tiers: config.tier,
+            part: config.bucket.as_ref().and_then(|name| parts.find(name)),
             value: config.numbers(),
         };
-        let parts = PartNames::of(&config.experiments);
         let strategy = |config: &StrategyConfig| {
             let rule = config.when.as_ref().map(|when| when.rule(&index, &parts));
+            let values: Vec<_> = config.values.iter().map(value).collect();
             Strategy {
                 name: config.name.clone(),
                 exclude: indices(&config.exclude),
-                experiments: rule.as_ref().map_or_else(Vec::new, Rule::experiments),
+                experiments: read_experiments(rule.as_ref(), &values),
                 rule,
                 schedule: config.schedule().map(Scheduled::new),
-                values: config.values.iter().map(value).collect(),
+                values,
                 is_shadow: config.shadow,
                 no_device: config.no_device,
                 unavailable: config.unavailable,
@@ -163,6 +165,17 @@ impl Assembly {
             swap: config.store.swap,
         }
     }
+}
+
+/// The experiments that a strategy reads, each once.
+fn read_experiments(rule: Option<&Rule>, values: &[ValueEntry]) -> Vec<usize> {
+    let mut parts = rule.map_or_else(Vec::new, Rule::buckets);
+    parts.extend(values.iter().filter_map(|entry| entry.part));
+
+    let mut experiments: Vec<_> = parts.into_iter().map(|(index, _)| index).collect();
+    experiments.sort_unstable();
+    experiments.dedup();
+    experiments
 }
 
 /// Platform kinds and reserved names, for reading the config.

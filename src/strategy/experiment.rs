@@ -172,6 +172,11 @@ impl Experiment {
         }
     }
 
+    /// The name of a part, as `EXPERIMENT:BUCKET`.
+    pub fn full_name(&self, part: Assignment) -> String {
+        format!("{}:{}", self.name, self.part_name(part))
+    }
+
     /// All parts: the buckets, none, and the holdout if there is one.
     pub fn parts(&self) -> impl Iterator<Item = Assignment> {
         let buckets = (0..self.buckets.len()).map(|index| Assignment::Bucket(index as u8));

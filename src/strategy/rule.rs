@@ -133,14 +133,6 @@ impl Rule {
         }
     }
 
-    /// Its experiments, each once.
-    pub fn experiments(&self) -> Vec<usize> {
-        let mut experiments: Vec<_> = self.buckets().into_iter().map(|(index, _)| index).collect();
-        experiments.sort_unstable();
-        experiments.dedup();
-        experiments
-    }
-
     /// Whether another part in an experiment could change its truth: without the parts, the rest
     /// leaves it open.
     pub(super) fn is_decided_by_bucket(&self, facts: &Facts<'_>) -> bool {
@@ -223,12 +215,7 @@ impl Rule {
             }
             Self::Absent(attribute) => return format!("absent({})", attribute.as_str()),
             Self::Bucket(experiment, part) => {
-                let experiment = &experiments[*experiment];
-                return format!(
-                    "bucket({}:{})",
-                    experiment.name,
-                    experiment.part_name(*part)
-                );
+                return format!("bucket({})", experiments[*experiment].full_name(*part));
             }
             Self::Any(rules) => ("any", rules),
             Self::All(rules) => ("all", rules),

@@ -156,8 +156,7 @@ fn only_bids_have_values() {
     rule.unavailable = Outcome::Bid;
     let entry = |audience| ValueEntry {
         audience,
-        tiers: None,
-        value: BidValue::default(),
+        ..ValueEntry::default()
     };
     rule.values = vec![entry(Some(1)), entry(None)];
     let decide = |answers: [Membership; 3]| {

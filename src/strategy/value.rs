@@ -1,11 +1,13 @@
-//! Values of bids: the numbers of the first entry whose audience the device is in.
+//! Values of bids: the numbers of the first entry whose conditions hold for the device.
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use strum::VariantArray as _;
 
 use super::Membership;
+use super::experiment::Assignment;
 use super::facts::Facts;
+use super::rule::Truth;
 use super::tier::Tiers;
 
 /// Most entries of a strategy.
@@ -93,23 +95,54 @@ impl Serialize for BidValue {
     }
 }
 
-/// An entry of a strategy's values.
-#[derive(Debug, Clone, PartialEq)]
+/// An entry of a strategy's values. A device gets it if each of its conditions holds. An entry
+/// without a condition is the default of other bids, the last entry.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ValueEntry {
-    /// The audience whose members get it; `None` = the default of other bids, the last entry.
+    /// The audience whose members get it.
     pub audience: Option<usize>,
     /// The values that those members must have in it; `None` = any or none.
     pub tiers: Option<Tiers>,
+    /// An experiment, and the part in it of the devices that get it.
+    pub part: Option<(usize, Assignment)>,
     /// Its numbers.
     pub value: BidValue,
 }
 
 impl ValueEntry {
-    /// Whether a device gets it.
-    fn membership(&self, facts: &Facts<'_>) -> Membership {
-        let Some(audience) = self.audience else {
-            return Membership::Member;
-        };
+    /// Whether it is the value of other bids.
+    const fn is_default(&self) -> bool {
+        self.audience.is_none() && self.part.is_none()
+    }
+
+    /// Whether a device gets it: a condition that does not hold decides, whatever is unknown.
+    fn truth(&self, facts: &Facts<'_>) -> Truth {
+        let mut is_unknown = false;
+        if let Some((experiment, part)) = self.part {
+            match facts.part(experiment) {
+                Assignment::Unknown => is_unknown = true,
+                found if found == part => {}
+                _ => return Truth::False,
+            }
+        }
+
+        if let Some(audience) = self.audience {
+            match self.membership(audience, facts) {
+                Membership::Member => {}
+                Membership::NotMember => return Truth::False,
+                Membership::Unavailable => is_unknown = true,
+            }
+        }
+
+        if is_unknown {
+            Truth::Unknown
+        } else {
+            Truth::True
+        }
+    }
+
+    /// Whether a device is in its audience, with a value that it asks for.
+    fn membership(&self, audience: usize, facts: &Facts<'_>) -> Membership {
         let membership = facts.membership(audience);
         match self.tiers {
             Some(tiers) if membership == Membership::Member => {
@@ -117,6 +150,18 @@ impl ValueEntry {
             }
             _ => membership,
         }
+    }
+
+    /// The entry that leads to the default, as it is unknown whether it fits.
+    pub(super) fn first_unknown<'e>(values: &'e [Self], facts: &Facts<'_>) -> Option<&'e Self> {
+        for entry in values {
+            match entry.truth(facts) {
+                Truth::True => return None,
+                Truth::False => {}
+                Truth::Unknown => return Some(entry),
+            }
+        }
+        None
     }
 
     /// Whether no member without a value gets it.
@@ -130,24 +175,24 @@ impl ValueEntry {
 pub struct ChosenValue {
     /// Index of the entry.
     pub index: Option<u8>,
-    /// Whether it is the default because an audience is unavailable.
+    /// Whether it is the default because an earlier entry may fit.
     pub is_fallback: bool,
 }
 
 impl ChosenValue {
-    /// The first entry whose audience the device is in, with a value that the entry asks for. An
-    /// unavailable audience before it leads to the default: a later entry might be wrong.
+    /// The first entry whose conditions hold. An unknown one before it leads to the default: a
+    /// later entry might be wrong.
     pub(super) fn first(values: &[ValueEntry], facts: &Facts<'_>) -> Self {
         for (index, entry) in values.iter().enumerate() {
-            match entry.membership(facts) {
-                Membership::Member => {
+            match entry.truth(facts) {
+                Truth::True => {
                     return Self {
                         index: index_of(index),
                         is_fallback: false,
                     };
                 }
-                Membership::NotMember => {}
-                Membership::Unavailable => {
+                Truth::False => {}
+                Truth::Unknown => {
                     return Self {
                         is_fallback: true,
                         ..Self::default_of(values)
@@ -160,7 +205,7 @@ impl ChosenValue {
 
     /// The default.
     pub(super) fn default_of(values: &[ValueEntry]) -> Self {
-        let index = values.iter().position(|entry| entry.audience.is_none());
+        let index = values.iter().position(ValueEntry::is_default);
         Self {
             index: index.and_then(index_of),
             is_fallback: false,
@@ -183,8 +228,7 @@ mod tests {
     fn first_match_wins_and_unavailable_audiences_lead_to_the_default() {
         let entry = |audience| ValueEntry {
             audience,
-            tiers: None,
-            value: BidValue::default(),
+            ..ValueEntry::default()
         };
         let mut values = [Some(0), Some(1), None].map(entry).to_vec();
         let first = |values: &[ValueEntry], answers: [Membership; 2]| {
@@ -211,7 +255,7 @@ mod tests {
         let entry = |audience, tiers| ValueEntry {
             audience,
             tiers,
-            value: BidValue::default(),
+            ..ValueEntry::default()
         };
         let values = [
             entry(Some(0), Some(Tiers::Range(8, 15))),
@@ -238,6 +282,44 @@ mod tests {
         assert_eq!(first([M, M], [Tier::Unknown, value(0)]), (4, true));
         assert_eq!(first([N, N], [value(8), value(0)]), (4, false));
         assert_eq!(first([N, U], [value(8), value(0)]), (4, true));
+    }
+
+    #[test]
+    fn part_in_an_experiment_chooses_alone_and_beside_an_audience() {
+        use Assignment::{Bucket, Holdout, NoBucket, Unknown};
+        let entry = |audience, part| ValueEntry {
+            audience,
+            part,
+            ..ValueEntry::default()
+        };
+        let values = [
+            entry(Some(0), Some((0, Bucket(1)))),
+            entry(None, Some((0, Bucket(0)))),
+            entry(None, Some((0, Holdout))),
+            entry(None, Some((0, NoBucket))),
+            entry(Some(0), None),
+            entry(None, None),
+        ];
+        let first = |answer: Membership, part: Assignment| {
+            let mut facts = facts(&[answer]);
+            facts.parts.push(part);
+            let chosen = ChosenValue::first(&values, &facts);
+            (chosen.index.unwrap(), chosen.is_fallback)
+        };
+        assert_eq!(first(M, Bucket(1)), (0, false));
+        assert_eq!(first(N, Bucket(1)), (5, false));
+        assert_eq!(first(U, Bucket(1)), (5, true));
+        // Another part refuses the first entry, whatever its audience would say.
+        assert_eq!(first(U, Bucket(0)), (1, false));
+        assert_eq!(first(N, Holdout), (2, false));
+        assert_eq!(first(U, NoBucket), (3, false));
+        assert_eq!(first(M, Bucket(2)), (4, false));
+        assert_eq!(first(N, Unknown), (5, true));
+        assert_eq!(ChosenValue::default_of(&values).index, Some(5));
+
+        // Without a part, as of an experiment that a row of the log lacks.
+        let chosen = ChosenValue::first(&values, &facts(&[N]));
+        assert_eq!((chosen.index, chosen.is_fallback), (Some(5), true));
     }
 
     #[test]

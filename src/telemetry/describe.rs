@@ -20,7 +20,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "rtad_bid_values_total",
-        "Bids with a value, by strategy, row of its values, audience and tier",
+        "Bids with a value, by strategy, row of its values, audience, tier, experiment and bucket",
     ),
     (
         "rtad_platform_failures_total",

@@ -44,12 +44,25 @@ struct LabeledCounters {
     decisions: BTreeMap<(String, String, bool), DecisionCounters>,
     /// The counters by strategy, experiment and bucket.
     buckets: BTreeMap<[String; 3], BucketCounters>,
-    /// The counters by strategy, row and audience.
-    values: BTreeMap<[String; 4], PlainCounter>,
+    /// The counters by strategy, row and conditions.
+    values: BTreeMap<(String, usize, ValueLabels), PlainCounter>,
     /// The counters by platform and cause.
     failures: BTreeMap<(String, &'static str), PlainCounter>,
     /// The counters by platform and kind.
     ids: BTreeMap<(String, &'static str), IdCounters>,
+}
+
+/// The conditions of a row of a strategy's values; those that it does not have are empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ValueLabels {
+    /// Audience.
+    pub audience: String,
+    /// Values of members of the audience.
+    pub tier: String,
+    /// Experiment.
+    pub experiment: String,
+    /// Part in the experiment.
+    pub bucket: String,
 }
 
 impl Default for Telemetry {
@@ -126,25 +139,19 @@ impl Telemetry {
             .clone()
     }
 
-    /// Counter of a strategy's bids with the value of a row, counted from 0. The default has no
-    /// audience.
-    pub fn value(
-        &self,
-        strategy: &str,
-        row: usize,
-        audience: Option<&str>,
-        tiers: Option<&str>,
-    ) -> PlainCounter {
-        let row = row.to_string();
-        let (audience, tiers) = (audience.unwrap_or_default(), tiers.unwrap_or_default());
+    /// Counter of a strategy's bids with the value of a row, counted from 0.
+    pub fn value(&self, strategy: &str, row: usize, conditions: &ValueLabels) -> PlainCounter {
+        let number = row.to_string();
         let labels = [
             ("strategy", strategy),
-            ("row", &row),
-            ("audience", audience),
-            ("tier", tiers),
+            ("row", &number),
+            ("audience", &conditions.audience),
+            ("tier", &conditions.tier),
+            ("experiment", &conditions.experiment),
+            ("bucket", &conditions.bucket),
         ];
         let new = || PlainCounter::new(self.counter("rtad_bid_values_total", &labels));
-        let key = [strategy, &row, audience, tiers].map(str::to_owned);
+        let key = (strategy.to_owned(), row, conditions.clone());
         self.labeled
             .lock()
             .values

@@ -24,6 +24,9 @@ when = { any = [{ os = ["ios"] }, { all = ["vip", { bucket = "price:high" }] }],
 audience = "vip"
 weight = 2.0
 [[strategy.value]]
+bucket = "price:high"
+weight = 3.0
+[[strategy.value]]
 weight = 0.5
 [[strategy]]
 name = "capped"
@@ -273,6 +276,15 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
 
     // A value.
     let report = logged.report(&logged.config("weight = 0.5", "weight = 0.7"));
+    let values = line(&report, "api", "ios-vip");
+    let (changed, bids) = (&values["values_changed"], &values["bids_after"]);
+    assert!(
+        changed.as_u64() > Some(0) && changed.as_u64() < bids.as_u64(),
+        "{report:#}"
+    );
+
+    // The factor of one arm of a price test.
+    let report = logged.report(&logged.config("weight = 3.0", "weight = 3.5"));
     let values = line(&report, "api", "ios-vip");
     let (changed, bids) = (&values["values_changed"], &values["bids_after"]);
     assert!(

@@ -316,12 +316,12 @@ def asked(board):
         SHARE,
         [
             (
-                f"{sum_by('strategy, row, audience, tier', values)} / on (strategy) group_left () "
+                f"{sum_by('strategy, row, audience, tier, bucket', values)} / on (strategy) group_left () "
                 f"{sum_by('strategy', values)}",
-                "{{strategy}} {{row}} {{audience}} {{tier}}",
+                "{{strategy}} {{row}} {{audience}} {{tier}} {{bucket}}",
             )
         ],
-        "Rows of `[[strategy.value]]`, among bids that have a value. The default has no audience.",
+        "Rows of `[[strategy.value]]`, among bids that have a value. The default has no conditions.",
         min=0,
         max=1,
     )

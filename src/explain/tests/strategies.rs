@@ -137,6 +137,70 @@ strategies = { V1 = "scored", V2 = "careful" }
     assert!(text.contains(sentence), "{text}");
 }
 
+/// The device is in `test:a`, as in [`requests`].
+#[test]
+fn values_by_bucket_are_explained() {
+    let rules = r#"
+[[experiment]]
+name = "test"
+buckets = [{ name = "a", slots = "0..10000" }]
+[[experiment]]
+name = "other"
+buckets = [{ name = "a", slots = "0..10000" }]
+[[strategy]]
+name = "factor"
+exclude = ["vip"]
+[[strategy.value]]
+audience = "gone"
+bucket = "test:none"
+weight = 4
+[[strategy.value]]
+bucket = "test:a"
+weight = 3
+[[strategy]]
+name = "both"
+exclude = ["vip"]
+[[strategy.value]]
+audience = "old"
+bucket = "other:a"
+weight = 2
+[[platform]]
+kind = "tencent"
+name = "buckets"
+path = "/buckets"
+strategies = { V1 = "factor", V2 = "both" }
+"#;
+    let fixture = fixture_of(&format!("{RULES}{rules}"));
+    let mut device = Device {
+        oaid: Some(OAID.into()),
+        ..Device::default()
+    };
+    let explanation = fixture.with_headers("buckets", &[], &tencent(device.clone()));
+    let text = explanation.to_string();
+    for sentence in [
+        "its value is weight 3, that of test:a; the device is in test:a by its oaid\n",
+        "its value is weight 2, that of old and other:a; the device is in other:a by its oaid\n",
+    ] {
+        assert!(text.contains(sentence), "{sentence}\n{text}");
+    }
+    let json = serde_json::to_value(explanation).unwrap();
+    let expected = json!([
+        { "audience": "gone", "bucket": "test:none", "value": { "weight": 4.0 }, "chosen": false },
+        { "audience": null, "bucket": "test:a", "value": { "weight": 3.0 }, "chosen": true },
+    ]);
+    assert_eq!(json["strategies"][0]["values"], expected);
+
+    // An id that is not read may be the unit.
+    device.oaid = None;
+    device.wx_openid = openids(MAX_IDS + 1).wx_openid;
+    let json = fixture.json("buckets", &tencent(device.clone()));
+    assert_eq!(json["strategies"][0]["buckets"], json!(null), "{json}");
+    let text = fixture
+        .with_headers("buckets", &[], &tencent(device))
+        .to_string();
+    assert!(!text.contains("its value"), "{text}");
+}
+
 /// Strategies with conditions and schedules, over the audiences of [`RULES`].
 #[test]
 fn conditions_and_schedules_are_explained() {

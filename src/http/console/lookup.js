@@ -248,10 +248,11 @@ function bucketsOf({ buckets }) {
 /** The value of a strategy's bid. */
 function valueOf({ values }) {
   const chosen = (values ?? []).filter((one) => one.chosen);
-  return chosen.map(({ audience, tier, value }) => {
+  return chosen.map(({ audience, tier, bucket, value }) => {
     const numbers = list(Object.entries(value).map(([key, number]) => `${key} ${number}`));
-    if (!audience) return t("value-default", { numbers });
-    return t(tier ? "value-of-tier" : "value-of", { numbers, audience, tier });
+    const conditions = [audience, tier && t("tier", { tier }), bucket].filter(Boolean);
+    if (!conditions.length) return t("value-default", { numbers });
+    return t("value-of", { numbers, of: conditions.join(", ") });
   });
 }
 

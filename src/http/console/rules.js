@@ -48,10 +48,11 @@ function times({ schedule }) {
 }
 
 /** An entry of the values, and the bids that had it. */
-function value({ strategy }, { audience, tier, value: numbers }, row, reading) {
+function value({ strategy }, { audience, tier, bucket, value: numbers }, row, reading) {
   const bids = reading.sum("rtad_bid_values_total", { strategy, row: String(row) });
   const words = Object.entries(numbers).map(([key, number]) => `${key} ${number}`);
-  const of = audience ? [audience, ...(tier ? [t("tier", { tier })] : [])] : [t("value-others")];
+  const conditions = [audience, tier && t("tier", { tier }), bucket].filter(Boolean);
+  const of = conditions.length ? conditions : [t("value-others")];
   return t("value-line", { of: of.join(", "), numbers: list(words), bids: count(bids) });
 }
 

@@ -121,6 +121,71 @@ fn buckets_decide_and_are_answered_and_counted() {
     }
 }
 
+/// The arms of a price test share a target id, and differ in the value alone.
+#[test]
+fn bucket_chooses_the_value_of_a_bid() {
+    let store = TestStore::empty();
+    for audience in ["old_users", "vip"] {
+        store.publish(audience, &[key("oaid", "somebody")]);
+    }
+    let values = r#"
+[[strategy.value]]
+audience = "vip"
+bucket = "price-test:high"
+weight = 4.0
+[[strategy.value]]
+bucket = "price-test:high"
+weight = 2.0
+[[strategy.value]]
+weight = 1.0
+[[platform]]"#;
+    let rules = rules(HALVES)
+        .replacen("[[platform]]", values, 1)
+        .replacen("[[audience]]", "[[audience]]\nname = \"vip\"\n[[audience]]", 1)
+        .replace("\"high-bids\" }", "\"new-users\" }");
+    let server = FixtureServer::start(store, "", &rules);
+    let mut client = server.connect();
+    let [low, high] = [oaid(false), oaid(true)];
+    for (device, weight, bucket) in [
+        (json!({ "oaid": low }), 1.0, "low"),
+        (json!({ "oaid": high }), 2.0, "high"),
+        (json!({ "mac": "1c:b7:2c:aa:bb:cc" }), 1.0, "none"),
+    ] {
+        let body = json!({ "strategies": ["new-users"], "device": device });
+        let answer = client.post("/v1/decide", body.to_string()).ok();
+        let expected = json!({
+            "strategy": "new-users", "bid": true, "reason": "not_member",
+            "value": { "weight": weight }, "buckets": { "price-test": bucket },
+        });
+        assert_eq!(answer["decisions"][0], expected);
+    }
+
+    let device = Device {
+        oaid: Some(high.into()),
+        ..Device::default()
+    };
+    let request = RtaRequest {
+        device: Some(device),
+        ..RtaRequest::default()
+    };
+    let answer = client.post("/rta/tencent", request.encode_to_vec());
+    // user_weight_factor 2, and the tag of the bucket, in the one target_infos of "T1".
+    let valued = b"\x52\x02T1\x62\x11\x0a\x02T1\x35\x00\x00\x00\x40\x48\x07\x52\x04high";
+    assert!(
+        answer.body.ends_with(valued),
+        "{}",
+        const_hex::encode(&answer.body)
+    );
+
+    let metrics = server.metrics();
+    let series = "rtad_bid_values_total{strategy=\"new-users\",row=\"1\",audience=\"\",tier=\"\",\
+                  experiment=\"price-test\",bucket=\"high\"}";
+    assert_eq!(metric(&metrics, series), 2.0);
+    let series = "rtad_bucket_decisions_total{strategy=\"new-users\",experiment=\"price-test\",\
+                  bucket=\"high\",decision=\"bid\"}";
+    assert_eq!(metric(&metrics, series), 2.0);
+}
+
 #[test]
 fn reload_refuses_moved_slots() {
     let server = start(HALVES);

@@ -34,7 +34,9 @@ strategies = { 1 = "new-users" }
 "#;
 
 fn series(row: usize, audience: &str, tier: &str) -> String {
-    let labels = format!("row=\"{row}\",audience=\"{audience}\",tier=\"{tier}\"");
+    let labels = format!(
+        "row=\"{row}\",audience=\"{audience}\",tier=\"{tier}\",experiment=\"\",bucket=\"\""
+    );
     format!("rtad_bid_values_total{{strategy=\"new-users\",{labels}}}")
 }
 

@@ -96,8 +96,7 @@ def random_leaf(random, experiments):
         return {"audience": random.choice(AUDIENCES)}
     if key == "bucket":
         named = random.choice(experiments)
-        parts = ["p", "q", "r", "none", *["holdout"] * ("holdout" in named)]
-        some = random.sample(parts, random.choice([1, 1, 2]))
+        some = random.sample(parts_of(named), random.choice([1, 1, 2]))
         return {"bucket": [f"{named['name']}:{part}" for part in some]}
     name = random.choice(list(VALUES))
     if random.random() < 0.3:
@@ -127,7 +126,21 @@ def random_entries(random, audience):
     return [{"audience": audience, "tier": one} for one in some] + last
 
 
-def random_values(random):
+def random_part(random, experiments):
+    named = random.choice(experiments)
+    return f"{named['name']}:{random.choice(parts_of(named))}"
+
+
+def parts_of(experiment):
+    return ["p", "q", "r", "none", *["holdout"] * ("holdout" in experiment)]
+
+
+def covers(one, other):
+    """Whether each device that fits an entry of values fits another."""
+    return all(other.get(key) == value for key, value in one.items())
+
+
+def random_values(random, experiments):
     def numbers():
         every = {
             "weight": random.choice([0.2, 0.75, 1.0, 3.3, 5.0]),
@@ -140,10 +153,18 @@ def random_values(random):
 
     named = random.sample(AUDIENCES, random.choice([1, 2, 3]))
     keys = [one for name in named for one in random_entries(random, name)]
+    for one in keys:
+        if random.random() < 0.4:
+            one["bucket"] = random_part(random, experiments)
+    keys += [{"bucket": random_part(random, experiments)} for _ in range(random.choice([0, 1, 2]))]
     random.shuffle(keys)
-    # An entry without `tier` comes last of its audience.
-    keys.sort(key=lambda one: "tier" not in one)
-    entries = [one | numbers() for one in keys]
+    # An entry comes after those that it covers.
+    keys.sort(key=lambda one: -len(one))
+    entries = []
+    for one in keys:
+        if not any(covers(earlier, one) for earlier in entries):
+            entries.append(one)
+    entries = [one | numbers() for one in entries]
     return entries + ([numbers()] if random.random() < 0.6 else [])
 
 
@@ -155,7 +176,7 @@ def random_strategy(random, experiments, index):
     if not has_when or random.random() < 0.3:
         found["exclude"] = random.sample(AUDIENCES, random.choice([1, 2]))
     if random.random() < 0.6:
-        found["value"] = random_values(random)
+        found["value"] = random_values(random, experiments)
     for key in ("no_device", "unavailable"):
         if random.random() < 0.5:
             found[key] = random.choice(["bid", "no_bid"])

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+# Keys of an entry of values that are no numbers.
+CONDITIONS = ("audience", "tier", "bucket")
 UNIT = ["oaid", "idfa", "gaid", "imei", "caid", "android_id", "openid", "md5"]
 
 
@@ -93,6 +95,16 @@ class Model:
         return any(md5 in self.members[audience] for md5 in request.ids.values())
 
     def fits(self, entry, request):
+        """Whether each condition of an entry of values holds; an entry without any fits all."""
+        truths = []
+        if "audience" in entry:
+            truths.append(self.is_in(entry, request))
+        if "bucket" in entry:
+            experiment, part = entry["bucket"].split(":")
+            truths.append(self.part(self.experiments[experiment], request) == part)
+        return all_of(truths)
+
+    def is_in(self, entry, request):
         """Whether the device is in the entry's audience, with a value in its tier."""
         is_member = self.is_member(entry["audience"], request)
         if not is_member or "tier" not in entry:
@@ -178,20 +190,22 @@ class Model:
     def value(self, strategy, request):
         """Numbers of a bid."""
         entries = strategy.get("value", [])
-        default = [one for one in entries if "audience" not in one]
+        default = [one for one in entries if "audience" not in one and "bucket" not in one]
         chosen = default
         if request.ids:
             for entry in entries:
-                fits = "audience" not in entry or self.fits(entry, request)
+                fits = self.fits(entry, request)
                 if fits is not False:
                     chosen = [entry] if fits else default
                     break
         numbers = (chosen or [{}])[0].items()
-        return {key: number for key, number in numbers if key not in ("audience", "tier")}
+        return {key: number for key, number in numbers if key not in CONDITIONS}
 
     def decide(self, name, request):
         strategy = self.strategies[name]
         named = experiments_of(strategy.get("when", {}))
+        values = strategy.get("value", [])
+        named |= {one["bucket"].split(":")[0] for one in values if "bucket" in one}
         order = [one for one in self.experiments if one in named]
         parts = {one: self.part(self.experiments[one], request) for one in order}
         bid, reason = self.verdict(strategy, request, parts)
