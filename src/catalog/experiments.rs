@@ -19,7 +19,6 @@ struct PartCounters {
     experiment: usize,
     buckets: Vec<BucketCounters>,
     no_bucket: BucketCounters,
-    holdout: BucketCounters,
 }
 
 impl PartCounters {
@@ -34,7 +33,6 @@ impl PartCounters {
             experiment: index,
             buckets: buckets.map(counters).collect(),
             no_bucket: counters(Assignment::NoBucket),
-            holdout: counters(Assignment::Holdout),
         }
     }
 
@@ -42,7 +40,6 @@ impl PartCounters {
         match part {
             Assignment::Bucket(index) => &self.buckets[usize::from(index)],
             Assignment::NoBucket | Assignment::Unknown => &self.no_bucket,
-            Assignment::Holdout => &self.holdout,
         }
     }
 }

@@ -33,11 +33,9 @@ pub struct ExperimentConfig {
     /// at most. It is the salt of these slots. Unset = a layer of its own, `NAME-layer`.
     #[serde(default, deserialize_with = "layer")]
     pub layer: Option<String>,
-    /// Slots of the layer that take part, the end excluded: one range or several. Unset = all
-    /// outside the holdout.
+    /// Slots of the layer that take part, the end excluded: one range or several. Unset = all.
+    /// Slots that no experiment of the layer has stay outside of all.
     pub traffic: Option<SlotRanges>,
-    /// Slots of the layer that no experiment gets, the same for all experiments of the layer.
-    pub holdout: Option<SlotRanges>,
     /// Kinds of the id that decides, hashed or not: the first one that the request carries. A
     /// platform's own choice comes before: `cached_deviceid_type` of `tencent`.
     #[serde(
@@ -55,8 +53,9 @@ pub struct ExperimentConfig {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct BucketConfig {
-    /// Name in `when`, as `EXPERIMENT:BUCKET`. `none` stands for devices without a bucket, and
-    /// `holdout` for those in the holdout.
+    /// Name in `when` and in values, as `EXPERIMENT:BUCKET`. `none` stands for devices without a
+    /// bucket. `holdout` is for devices that should get no ads: a warning names the strategies
+    /// whose `when` does not refuse it.
     #[serde(deserialize_with = "name::<_, AudienceName, _>")]
     pub name: String,
     /// Its slots, the end excluded: one range or several. A slot may be of no bucket.
@@ -150,26 +149,10 @@ impl ExperimentConfig {
     }
 
     fn traffic(&self) -> Vec<Range<u32>> {
+        let all = std::iter::once(0..SLOTS);
         self.traffic
             .as_ref()
-            .map_or_else(|| self.slots_outside_holdout(), |ranges| ranges.0.clone())
-    }
-
-    fn slots_outside_holdout(&self) -> Vec<Range<u32>> {
-        let (mut start, mut outside) = (0, Vec::new());
-        let mut holdout = self.holdout().to_vec();
-        holdout.sort_unstable_by_key(|range| range.start);
-        for range in holdout.into_iter().chain(std::iter::once(SLOTS..SLOTS)) {
-            if start < range.start {
-                outside.push(start..range.start);
-            }
-            start = start.max(range.end);
-        }
-        outside
-    }
-
-    fn holdout(&self) -> &[Range<u32>] {
-        self.holdout.as_ref().map_or(&[], |ranges| &ranges.0)
+            .map_or_else(|| all.collect(), |ranges| ranges.0.clone())
     }
 
     /// The bucket of a slot.
@@ -235,7 +218,6 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
             name: config.name.clone(),
             layer: config.layer(),
             unit: config.unit.clone(),
-            holdout: Slots(config.holdout().to_vec()),
             traffic: Slots(config.traffic()),
         }
     });

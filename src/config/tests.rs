@@ -227,3 +227,31 @@ fn replaced_ca_file_of_leases_is_another_config() {
     assert_ne!(one.fingerprint, other.fingerprint);
     assert_ne!(one.cap_leases.unwrap().ca, other.cap_leases.unwrap().ca);
 }
+
+#[test]
+fn holdout_that_gets_ads_and_unread_experiment_are_warned_about() {
+    let experiments = "[[experiment]]\nname = \"ads\"\n\
+                       buckets = [{ name = \"holdout\", slots = \"0..1000\" }]\n\
+                       [[experiment]]\nname = \"price\"\n\
+                       buckets = [{ name = \"high\", slots = \"0..5000\" }]\n";
+    let warnings = |strategies: &str| {
+        let config = read(&format!("{RULE}{strategies}\n{experiments}")).unwrap();
+        config.warnings(false, &[])
+    };
+    let unread = |name| {
+        format!(
+            "no strategy reads the experiment {name}: its buckets change no decision and no value"
+        )
+    };
+    assert_eq!(warnings(""), [unread("ads"), unread("price")]);
+
+    let value = "[[strategy.value]]\nbucket = \"price:high\"\nweight = 2";
+    let refused = "when = { none = [{ bucket = \"ads:holdout\" }] }\n";
+    assert!(warnings(&format!("{refused}{value}")).is_empty());
+
+    let open = "[[strategy]]\nname = \"open\"\nexclude = [\"a\"]\n\
+                [[strategy]]\nname = \"in-it\"\nwhen = { bucket = \"ads:holdout\" }\n";
+    let expected =
+        "the condition of open, in-it does not refuse ads:holdout: its devices may get ads";
+    assert_eq!(warnings(&format!("{refused}{value}\n{open}")), [expected]);
+}

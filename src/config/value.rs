@@ -174,7 +174,11 @@ fn check_conditions(
 
     if value.tier.is_some() && value.audience.is_none() {
         let found = "is given without an audience";
-        d.mistake(&format!("{entry}.tier"), found, "audience = \"…\" beside it");
+        d.mistake(
+            &format!("{entry}.tier"),
+            found,
+            "audience = \"…\" beside it",
+        );
     }
 
     if let Some(name) = &value.bucket {

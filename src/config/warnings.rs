@@ -6,7 +6,7 @@ use super::Config;
 use super::experiment::{BucketConfig, ExperimentConfig};
 use super::platform::{KindRules, PlatformConfig};
 use super::rules::{CapConfig, StrategyConfig};
-use crate::strategy::{Attribute, ValueKey};
+use crate::strategy::{Attribute, HOLDOUT, ValueKey};
 
 impl Config {
     /// The warnings, a sentence each. On Kubernetes a cache directory may be empty in a new pod.
@@ -33,8 +33,12 @@ impl Config {
         let of_experiments = experiments
             .iter()
             .filter_map(|it| of_experiment(it, strategies, &platforms));
+        let of_parts = experiments.iter().flat_map(|it| of_parts(it, strategies));
         let caps = self.of_caps(is_on_kubernetes).into_iter();
-        caps.chain(of_strategies).chain(of_experiments).collect()
+        caps.chain(of_strategies)
+            .chain(of_experiments)
+            .chain(of_parts)
+            .collect()
     }
 
     /// Caps that begin at zero again.
@@ -149,6 +153,39 @@ fn of_strategy(strategy: &StrategyConfig, platforms: &[Protocol<'_>]) -> Vec<Str
         )
     });
     unread.chain(lost).collect()
+}
+
+/// An experiment that changes nothing, and strategies that bid for devices of a holdout.
+fn of_parts(experiment: &ExperimentConfig, strategies: &[StrategyConfig]) -> Vec<String> {
+    let name = &experiment.name;
+    if !strategies.iter().any(|it| it.reads_experiment(name)) {
+        return vec![format!(
+            "no strategy reads the experiment {name}: its buckets change no decision and no value"
+        )];
+    }
+    if experiment
+        .buckets
+        .iter()
+        .all(|bucket| bucket.name != HOLDOUT)
+    {
+        return Vec::new();
+    }
+
+    let part = format!("{name}:{HOLDOUT}");
+    let mut bidding = Vec::new();
+    for strategy in strategies {
+        let when = strategy.when.as_ref();
+        if !when.is_some_and(|when| when.refuses_part(&part)) {
+            bidding.push(strategy.name.as_str());
+        }
+    }
+    if bidding.is_empty() {
+        return Vec::new();
+    }
+    let names = bidding.join(", ");
+    vec![format!(
+        "the condition of {names} does not refuse {part}: its devices may get ads"
+    )]
 }
 
 /// Tags that no platform takes.

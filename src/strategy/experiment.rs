@@ -13,7 +13,7 @@ pub const MAX_BUCKETS: usize = 100;
 
 /// The part of devices without a bucket: they have no unit, or no slot of a bucket.
 pub const NO_BUCKET: &str = "none";
-/// The part of devices in the holdout.
+/// The bucket of devices that should get no ads: the name by which warnings know it.
 pub const HOLDOUT: &str = "holdout";
 
 /// A device's part in an experiment.
@@ -23,8 +23,6 @@ pub enum Assignment {
     Bucket(u8),
     /// No bucket.
     NoBucket,
-    /// The layer's holdout: kept out of all its experiments.
-    Holdout,
     /// Not all ids of the request were read, so another one might be the unit.
     Unknown,
 }
@@ -73,8 +71,6 @@ pub struct Experiment {
     pub layer: String,
     /// Kinds of the id that is the unit: the first one that the device has.
     pub unit: Vec<IdKind>,
-    /// Slots of the layer that no experiment gets.
-    pub holdout: Slots,
     /// Slots of the layer that take part.
     pub traffic: Slots,
     /// Its buckets.
@@ -140,14 +136,8 @@ impl Experiment {
         layer: impl FnOnce() -> u32,
         bucket: impl FnOnce() -> u32,
     ) -> Assignment {
-        if !self.has_whole_layer() {
-            let slot = layer();
-            if self.holdout.contains(slot) {
-                return Assignment::Holdout;
-            }
-            if !self.traffic.contains(slot) {
-                return Assignment::NoBucket;
-            }
+        if !self.has_whole_layer() && !self.traffic.contains(layer()) {
+            return Assignment::NoBucket;
         }
         let slot = bucket();
         let bucket = self
@@ -168,7 +158,6 @@ impl Experiment {
         match part {
             Assignment::Bucket(index) => &self.buckets[usize::from(index)].name,
             Assignment::NoBucket | Assignment::Unknown => NO_BUCKET,
-            Assignment::Holdout => HOLDOUT,
         }
     }
 
@@ -177,11 +166,10 @@ impl Experiment {
         format!("{}:{}", self.name, self.part_name(part))
     }
 
-    /// All parts: the buckets, none, and the holdout if there is one.
+    /// All parts: the buckets, and none.
     pub fn parts(&self) -> impl Iterator<Item = Assignment> {
         let buckets = (0..self.buckets.len()).map(|index| Assignment::Bucket(index as u8));
-        let holdout = (!self.holdout.0.is_empty()).then_some(Assignment::Holdout);
-        buckets.chain([Assignment::NoBucket]).chain(holdout)
+        buckets.chain([Assignment::NoBucket])
     }
 }
 
@@ -206,7 +194,6 @@ mod tests {
             name: name.to_owned(),
             layer: "layer".to_owned(),
             unit: vec![IdKind::Oaid, IdKind::Idfa],
-            holdout: Slots::default(),
             traffic: Slots(vec![traffic]),
             buckets: buckets.iter().map(bucket).collect(),
         }

@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn part_in_an_experiment_chooses_alone_and_beside_an_audience() {
-        use Assignment::{Bucket, Holdout, NoBucket, Unknown};
+        use Assignment::{Bucket, NoBucket, Unknown};
         let entry = |audience, part| ValueEntry {
             audience,
             part,
@@ -295,7 +295,6 @@ mod tests {
         let values = [
             entry(Some(0), Some((0, Bucket(1)))),
             entry(None, Some((0, Bucket(0)))),
-            entry(None, Some((0, Holdout))),
             entry(None, Some((0, NoBucket))),
             entry(Some(0), None),
             entry(None, None),
@@ -307,19 +306,18 @@ mod tests {
             (chosen.index.unwrap(), chosen.is_fallback)
         };
         assert_eq!(first(M, Bucket(1)), (0, false));
-        assert_eq!(first(N, Bucket(1)), (5, false));
-        assert_eq!(first(U, Bucket(1)), (5, true));
+        assert_eq!(first(N, Bucket(1)), (4, false));
+        assert_eq!(first(U, Bucket(1)), (4, true));
         // Another part refuses the first entry, whatever its audience would say.
         assert_eq!(first(U, Bucket(0)), (1, false));
-        assert_eq!(first(N, Holdout), (2, false));
-        assert_eq!(first(U, NoBucket), (3, false));
-        assert_eq!(first(M, Bucket(2)), (4, false));
-        assert_eq!(first(N, Unknown), (5, true));
-        assert_eq!(ChosenValue::default_of(&values).index, Some(5));
+        assert_eq!(first(U, NoBucket), (2, false));
+        assert_eq!(first(M, Bucket(2)), (3, false));
+        assert_eq!(first(N, Unknown), (4, true));
+        assert_eq!(ChosenValue::default_of(&values).index, Some(4));
 
         // Without a part, as of an experiment that a row of the log lacks.
         let chosen = ChosenValue::first(&values, &facts(&[N]));
-        assert_eq!((chosen.index, chosen.is_fallback), (Some(5), true));
+        assert_eq!((chosen.index, chosen.is_fallback), (Some(4), true));
     }
 
     #[test]

@@ -160,7 +160,7 @@ pub struct ExperimentFact<'a> {
     /// Number of its rule from a device to slots, so that slots of another rule are not taken for
     /// it.
     pub rule: u32,
-    /// Name of the bucket, or `none` or `holdout`.
+    /// Name of the bucket, or `none`.
     pub bucket: &'a str,
     /// Slots of the device in the layer and among the buckets; `None` without a unit.
     pub slots: Option<[u32; 2]>,

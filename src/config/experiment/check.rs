@@ -6,7 +6,7 @@ use rtad_config::Document;
 use rtad_core::experiment::SLOTS;
 
 use super::ExperimentConfig;
-use crate::strategy::{HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET};
+use crate::strategy::{MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET};
 
 /// Notes the mistakes in experiments.
 pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
@@ -21,7 +21,6 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
         check_buckets(d, &table, config);
 
         check_end(d, &format!("{table}.traffic"), &config.traffic());
-        check_end(d, &format!("{table}.holdout"), config.holdout());
 
         let mut layers = configs.iter();
         if let Some(other) = layers.find(|other| config.name == other.layer()) {
@@ -42,28 +41,23 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
                 continue;
             }
 
-            for (key, differs) in [
-                ("unit", earlier.unit != config.unit),
-                ("holdout", earlier.holdout() != config.holdout()),
-            ] {
-                if differs {
-                    let found = format!("differs from that of {name}, in the same layer");
-                    d.mistake(
-                        &format!("{table}.{key}"),
-                        &found,
-                        "the same in the whole layer",
-                    );
-                }
+            if earlier.unit != config.unit {
+                let found = format!("differs from that of {name}, in the same layer");
+                d.mistake(
+                    &format!("{table}.unit"),
+                    &found,
+                    "the same in the whole layer",
+                );
             }
             if let Some(slot) = common_slot(&earlier.traffic(), &config.traffic()) {
                 let found = match (&config.traffic, &earlier.traffic) {
                     (None, _) => format!(
-                        "is missing, which stands for all slots outside the holdout: slot {slot} \
-                         is one of {name}, in the same layer"
+                        "is missing, which stands for all slots: slot {slot} is one of {name}, in \
+                         the same layer"
                     ),
                     (_, None) => format!(
-                        "has slot {slot}: {name}, in the same layer, has all slots outside the \
-                         holdout, as its traffic is missing"
+                        "has slot {slot}: {name}, in the same layer, has all slots, as its traffic \
+                         is missing"
                     ),
                     _ => format!("has slot {slot}, which {name} has in the same layer"),
                 };
@@ -73,23 +67,6 @@ pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
                     "slots that no other one has",
                 );
             }
-        }
-
-        if config.traffic().is_empty() {
-            let found = "is missing, and the holdout has all slots: no device takes part";
-            d.mistake(
-                &format!("{table}.traffic"),
-                found,
-                "a holdout that leaves some slots",
-            );
-        }
-        if let Some(slot) = common_slot(config.holdout(), &config.traffic()) {
-            let found = format!("has slot {slot}, which is in the holdout");
-            d.mistake(
-                &format!("{table}.traffic"),
-                &found,
-                "slots outside the holdout",
-            );
         }
     }
 }
@@ -109,11 +86,6 @@ fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig) {
             d.reject(
                 &name,
                 "another name: this one stands for devices without a bucket",
-            );
-        } else if bucket.name == HOLDOUT {
-            d.reject(
-                &name,
-                "another name: this one stands for devices in the holdout",
             );
         } else if before.iter().any(|it| it.name == bucket.name) {
             d.reject(&name, "a name that no other bucket of the experiment has");

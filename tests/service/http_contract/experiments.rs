@@ -141,7 +141,11 @@ weight = 1.0
 [[platform]]"#;
     let rules = rules(HALVES)
         .replacen("[[platform]]", values, 1)
-        .replacen("[[audience]]", "[[audience]]\nname = \"vip\"\n[[audience]]", 1)
+        .replacen(
+            "[[audience]]",
+            "[[audience]]\nname = \"vip\"\n[[audience]]",
+            1,
+        )
         .replace("\"high-bids\" }", "\"new-users\" }");
     let server = FixtureServer::start(store, "", &rules);
     let mut client = server.connect();

@@ -28,6 +28,7 @@ SLOTS = 10_000
 UNITS = [["imei"], ["android_id", "oaid"], ["mac", "md5", "idfa"]]
 PAST, FUTURE = "2001-02-03T04:05:06+08:00", "2199-12-31T00:00:00-05:00"
 STRATEGIES = 10
+PARTS = ["p", "q", "holdout", "none"]
 
 
 def toml(value):
@@ -56,14 +57,12 @@ def cut(random, count):
 def random_experiments(random, number):
     """Three experiments, two of which may share a layer. Their names contain the number of the
     config, as a reload refuses another experiment of the same name."""
-    held, *traffic = cut(random, 3)
-    is_shared, has_holdout = random.random() < 0.7, random.random() < 0.7
+    traffic = cut(random, 2)
+    is_shared = random.random() < 0.7
     shared_unit = random.choice([None, *UNITS])
     found = []
     for index in range(3):
         one = {"name": f"x{number}-{index}"}
-        if has_holdout:
-            one["holdout"] = held
         if index < 2 and is_shared:
             one |= {"layer": "shared", "traffic": traffic[index]}
         elif random.random() < 0.5:
@@ -79,7 +78,7 @@ def random_experiments(random, number):
 def random_buckets(random, index):
     ranges = cut(random, 4)
     buckets = [{"name": "p", "slots": [ranges[0], ranges[2]]}, {"name": "q", "slots": ranges[1]}]
-    buckets.append({"name": "r", "slots": ranges[3]})
+    buckets.append({"name": "holdout", "slots": ranges[3]})
     for number, bucket in enumerate(buckets):
         if random.random() < 0.6:
             bucket["tag"] = f"t{index}-{bucket['name']}"
@@ -96,7 +95,7 @@ def random_leaf(random, experiments):
         return {"audience": random.choice(AUDIENCES)}
     if key == "bucket":
         named = random.choice(experiments)
-        some = random.sample(parts_of(named), random.choice([1, 1, 2]))
+        some = random.sample(PARTS, random.choice([1, 1, 2]))
         return {"bucket": [f"{named['name']}:{part}" for part in some]}
     name = random.choice(list(VALUES))
     if random.random() < 0.3:
@@ -128,11 +127,7 @@ def random_entries(random, audience):
 
 def random_part(random, experiments):
     named = random.choice(experiments)
-    return f"{named['name']}:{random.choice(parts_of(named))}"
-
-
-def parts_of(experiment):
-    return ["p", "q", "r", "none", *["holdout"] * ("holdout" in experiment)]
+    return f"{named['name']}:{random.choice(PARTS)}"
 
 
 def covers(one, other):

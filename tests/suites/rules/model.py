@@ -114,14 +114,12 @@ class Model:
         return is_in_tier(greatest, entry["tier"])
 
     def part(self, experiment, request):
-        """The bucket, `none` or `holdout`."""
+        """The bucket, or `none`."""
         kinds = [request.cached_kind, *experiment.get("unit", UNIT)]
         unit = next((request.ids[kind] for kind in kinds if kind in request.ids), None)
         if unit is None:
             return "none"
         layer, slot = slots(experiment, unit)
-        if in_ranges(layer, experiment.get("holdout", [])):
-            return "holdout"
         if "traffic" in experiment and not in_ranges(layer, experiment["traffic"]):
             return "none"
         found = [one["name"] for one in experiment["buckets"] if in_ranges(slot, one["slots"])]

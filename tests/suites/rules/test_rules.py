@@ -121,21 +121,18 @@ def test_many_decisions_equal_the_model(served, number):
 
 
 def test_query_of_the_guide_finds_the_slots_and_buckets(served):
-    """The DuckDB query, about the guide's experiment with its ranges of traffic and holdout."""
+    """The DuckDB query, about the guide's experiment with its range of traffic."""
     rtad, path, *_ = served
     page = (pages.ROOT / "docs/guides/run-an-ab-test.md").read_text()
     query = re.search(r"^```sql\n(.*?)^```$", page, re.M | re.S)[1]
     config = re.search(r"^```toml\n(.*?)^```$", page, re.M | re.S)[1]
     [experiment] = tomllib.loads(config)["experiment"]
-    ranges = [re.search(rf'`{key} = "(.*?)"`', page)[1] for key in ("traffic", "holdout")]
-    experiment |= dict(zip(("traffic", "holdout"), ranges, strict=True))
+    experiment["traffic"] = re.search(r'`traffic = "(.*?)"`', page)[1]
     strategy = {"name": "s", "when": {"bucket": f"{experiment['name']}:wider"}}
     write(START | {"experiment": [experiment], "strategy": [strategy]}, path)
     reload(rtad)
 
     def bucket(layer_slot, slot):
-        if in_ranges(layer_slot, experiment["holdout"]):
-            return "holdout"
         found = [one["name"] for one in experiment["buckets"] if in_ranges(slot, one["slots"])]
         return found[0] if in_ranges(layer_slot, experiment["traffic"]) else "none"
 
