@@ -13,6 +13,7 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString};
 use pyo3_arrow::input::AnyArray;
 
@@ -94,8 +95,12 @@ impl IdColumn {
 
     /// Passes all ids to `each`, a batch at a time.
     pub fn each_batch(self, kinds: &Kinds, mut each: impl FnMut(&IdArray)) -> PyResult<()> {
+        let mut field = (*self.field).clone();
+        if field.name().is_empty() {
+            field = field.with_name(IDS);
+        }
         let form =
-            ValueForm::of(&self.field).map_err(|error| PyTypeError::new_err(error.to_string()))?;
+            ValueForm::of(&field).map_err(|error| PyTypeError::new_err(error.to_string()))?;
         let mut rows_read = 0;
         for array in self.arrays {
             let array = array.map_err(|error| arrow_failure(IDS, rows_read, error))?;
@@ -142,7 +147,7 @@ enum ListValue {
 }
 
 impl ListValue {
-    /// `None` and NaN are nulls, as in pandas.
+    /// `None`, NaN and pandas.NA are nulls, as in pandas.
     fn of(value: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         if let Ok(text) = value.cast::<PyString>() {
             return Ok(Some(Self::Text(text.to_cow()?.into_owned())));
@@ -153,7 +158,7 @@ impl ListValue {
         if value.is_instance_of::<PyInt>() {
             return Ok(Some(Self::Text(value.str()?.to_cow()?.into_owned())));
         }
-        if value.is_none() || value.ne(value)? {
+        if value.is_none() || is_null(value)? {
             return Ok(None);
         }
         Err(PyTypeError::new_err(format!(
@@ -168,6 +173,14 @@ impl ListValue {
             Self::Binary(bytes) => bytes,
         }
     }
+}
+
+/// Whether a value differs from itself, as NaN does, or cannot tell: a comparison with pandas.NA is
+/// pandas.NA.
+fn is_null(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let differs = value.rich_compare(value, CompareOp::Ne)?;
+    // That of an array, which is no id, has no truth value either.
+    Ok(differs.is(value) || differs.is_truthy().unwrap_or(false))
 }
 
 /// Runs an import of Arrow data. Its panic about slices of structs in structs, whose offset this

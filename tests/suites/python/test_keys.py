@@ -126,6 +126,29 @@ def test_masked_rows_are_blank(rtad):
     assert rtad.keys("imei", numpy.ma.array([868049039501257])).null_count == 0
 
 
+def test_nulls_of_every_library_are_blank(rtad):
+    ids = synth(3, "--id-kind", "imei")
+    expected = rtad.keys("imei", [*ids, None, None, None, None]).to_pylist()
+    column = [*ids, None, pandas.NA, pandas.NaT, float("nan")]
+    for nulls in column, numpy.array(column, object), pandas.Series(column, dtype=object):
+        found = rtad.keys("imei", nulls)
+        assert (found.to_pylist(), found.blank) == (expected, 4), type(nulls)
+    found = rtad.keys("imei", pandas.array([*ids, *[None] * 4], dtype="string"))
+    assert (found.to_pylist(), found.blank) == (expected, 4)
+    assert rtad.key("imei", pandas.NA) is None
+
+
+def test_numbers_among_text_are_text(rtad):
+    """A column of a spreadsheet, in pandas."""
+    ids = synth(4, "--id-kind", "imei")
+    expected = rtad.keys("imei", [*ids, None, "1.5"])
+    for order in (1, -1):
+        mixed = [int(ids[0]), ids[1], numpy.int64(ids[2]), ids[3], None, 1.5][::order]
+        found = rtad.keys("imei", pandas.Series(mixed, dtype=object))
+        assert found.to_pylist() == expected.to_pylist()[::order]
+        assert (found.blank, found.malformed) == (1, 1)
+
+
 def test_ids_of_several_kinds_are_read_by_their_form(rtad):
     ids = {kind: synth(5, "--id-kind", kind) for kind in ("imei", "md5", "idfa")}
     mixed = [one for of_kind in ids.values() for one in of_kind]
@@ -184,16 +207,28 @@ def test_blank_adds_ids_that_mean_no_id(rtad):
     assert (column[0], column.blank) == (None, 1)
 
 
+# As wide as a digest.
+RECORDS = numpy.array([(b"a", 1)], dtype=[("id", "S8"), ("count", "i8")])
+
+
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
-        (pyarrow.array([1.5]), "column \"\" is of type Float64: expected text, binary"),
-        (pyarrow.array([["a"]]), "column \"\" is of type List"),
+        (pyarrow.array([1.5]), "column \"ids\" is of type Float64: expected text, binary"),
+        (pyarrow.array([["a"]]), "column \"ids\" is of type List"),
         (pyarrow.table({"a": ["x"], "b": ["y"]}), "ids: a table: expected one column, found 2"),
         ([1.5], "ids: a value of type float: expected str, bytes, int or None"),
         (["a", b"b"], "ids: a list of text and bytes: expected ids of one type"),
+        ([numpy.zeros(2)], "ids: a value of type ndarray: expected str, bytes, int or None"),
         ("one id", "ids: one id: expected a column of them"),
+        (bytearray(16), "ids: one id: expected a column of them"),
+        (memoryview(bytes(16)), "ids: one id: expected a column of them"),
+        (None, "ids: an object of type builtins.NoneType: expected a column"),
+        ({"id": ["a"]}, "ids: an object of type builtins.dict: expected a column"),
+        (polars.LazyFrame({"id": ["a"]}), "ids: an object of type polars.lazyframe"),
         (numpy.zeros((2, 2)), "ids: an array of 2 dimensions"),
+        (RECORDS, "ids: an array of records: expected that of a field"),
+        (numpy.ma.array(RECORDS), "ids: an array of records: expected that of a field"),
     ],
 )
 def test_columns_without_ids_are_refused(rtad, column, expected):
