@@ -8,10 +8,10 @@
 //! A row with more or fewer cells than the first is malformed: its cells may be those of other
 //! columns. Empty cells after the last column are accepted: some exports end rows by a delimiter.
 //! A quoted cell with line ends may be a text, or rows between two stray quotes: if one of its
-//! lines has as many cells as a row, all lines of the row are malformed. A second header with its
-//! columns in another order, as of joined files, is an error. A row with a hole of zeros is
-//! malformed: the hole may have taken the place of many rows, also between two cells that are not
-//! selected.
+//! lines has as many cells as a row, all lines of the row are malformed. A second header, as of
+//! joined files, is blank; with its columns in another order it is an error. A row with a hole of
+//! zeros is malformed: the hole may have taken the place of many rows, also between two cells that
+//! are not selected.
 //!
 //! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
 //! header begins with ids.
@@ -222,14 +222,20 @@ fn read_rows<R: Read>(
     let mut decoded = Vec::new();
     while let Some(line) = next_line {
         let first = record.get(form.ids[0]).unwrap_or_default();
-        if names.contains(name_in(first)) && is_other_header(&record, &header, &names) {
+        let is_header = names.contains(name_in(first)) && is_of_names(&record, &names);
+        if is_header && !has_order_of(&header, &record) {
             let input = name.to_owned();
             return Err(InputError::OtherHeader { input, line }.into());
         }
 
         let width = form.width;
         let has_line_end = record.as_slice().contains(&b'\n');
-        if hole(record.as_slice()).is_some() {
+        if is_header {
+            for column in 0..form.ids.len() {
+                cells.add(line, column, b"", Some(0));
+            }
+            cells.end_row();
+        } else if hole(record.as_slice()).is_some() {
             add_bad_lines(&mut cells, line, Reason::Malformed, &record, syntax);
         } else if record.len() < width || record.iter().skip(width).any(|cell| !cell.is_empty()) {
             add_bad_lines(&mut cells, line, Reason::RowLength, &record, syntax);
@@ -261,18 +267,19 @@ fn read_rows<R: Read>(
     Ok(())
 }
 
-/// Whether a row has the names of the header in another order.
+/// Whether a row has names of the header alone.
 #[cold]
-fn is_other_header(
-    row: &csv::ByteRecord,
-    header: &csv::ByteRecord,
-    names: &HashSet<&[u8]>,
-) -> bool {
-    let cells = row.iter().map(name_in);
-    cells
-        .clone()
+fn is_of_names(row: &csv::ByteRecord, names: &HashSet<&[u8]>) -> bool {
+    row.iter()
+        .map(name_in)
         .all(|cell| cell.is_empty() || names.contains(cell))
-        && !cells.eq(header.iter().map(<[u8]>::trim_ascii))
+}
+
+/// Whether a row of names is the header again.
+#[cold]
+fn has_order_of(header: &csv::ByteRecord, row: &csv::ByteRecord) -> bool {
+    let names = header.iter().map(<[u8]>::trim_ascii);
+    row.iter().map(name_in).eq(names)
 }
 
 /// A cell as the name of a column. A byte order mark before a quote makes the quotes a part of the

@@ -418,6 +418,12 @@ fn headers() -> Vec<Case> {
         ),
         refused("csv without a row", "", CSV, "none: it is empty"),
         refused("HTML as csv", page, CSV, "is markup"),
+        read(
+            "joined csvs",
+            format!("x9,n\n{other}x9,n\n\u{feff}\"x9\",n\n{other}"),
+            "--format csv --column x9",
+            some(202, 100).blank(2),
+        ),
         refused(
             "joined csvs of another order",
             format!("n,id\n{table}id,n\n{other}"),
