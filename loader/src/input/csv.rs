@@ -422,12 +422,24 @@ pub fn listed<N: AsRef<str>>(names: impl Iterator<Item = N>, count: usize) -> St
     const MAX_NAMES: usize = 50;
     let mut listed: Vec<_> = names
         .take(MAX_NAMES)
-        .map(|name| shown(name.as_ref()).escape_debug().to_string())
+        .map(|name| visible(shown(name.as_ref())))
         .collect();
     if count > MAX_NAMES {
         listed.push(format!("and {} more", count - MAX_NAMES));
     }
     listed.join(", ")
+}
+
+/// A name on one line, as a flag has it: its quotes and backslashes are no escapes.
+fn visible(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter {
+            '"' | '\'' | '\\' => text.push(letter),
+            _ => text.extend(letter.escape_debug()),
+        }
+    }
+    text
 }
 
 /// A header's name, or a note instead of one that could be an id.
@@ -446,8 +458,8 @@ mod tests {
     fn list_of_names_is_one_short_line() {
         let listed = |names: &[&str]| listed(names.iter(), names.len());
         assert_eq!(
-            listed(&["id\tname", "a\nb", "设备"]),
-            "id\\tname, a\\nb, 设备"
+            listed(&["id\tname", "a\nb", "设备", r#" "a\.b""#, "\u{feff}c"]),
+            r#"id\tname, a\nb, 设备,  "a\.b", \u{feff}c"#
         );
         let names = listed(&["x"; 1000]);
         assert!(

@@ -16,6 +16,18 @@ pub fn path(column: &str) -> Vec<String> {
     names
 }
 
+/// The path to a member as a column names it.
+pub fn written(names: &[String]) -> String {
+    let mut column = String::new();
+    for (index, name) in names.iter().enumerate() {
+        if index > 0 {
+            column.push('.');
+        }
+        column.push_str(&name.replace('.', r"\."));
+    }
+    column
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +43,7 @@ mod tests {
             ("a.", &["a", ""]),
         ] {
             assert_eq!(path(column), names, "{column}");
+            assert_eq!(written(&path(column)), column);
         }
     }
 }

@@ -52,10 +52,10 @@ pub fn find(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetF
                     Err(refused(column, "a list or a map".to_owned()))
                 }
                 Some(index) => {
-                    let member = schema.column(index).path().parts().join(".");
+                    let member = member::written(schema.column(index).path().parts());
                     Err(refused(
                         column,
-                        format!("a group of columns, such as {member:?}"),
+                        format!("a group of columns, such as \"{member}\""),
                     ))
                 }
                 None => Err(ParquetFault::Column {
@@ -122,6 +122,8 @@ fn form(column: &ColumnDescriptor) -> Result<ValueForm, String> {
     };
     match physical {
         Type::INT32 | Type::INT64 if is_integer => Ok(ValueForm::Text),
+        // Nulls alone: pandas has no other type for a part of which no row has an id.
+        Type::INT32 if is_of_nulls(column) => Ok(ValueForm::Text),
         Type::BYTE_ARRAY if is_plain => Ok(ValueForm::Binary),
         Type::BYTE_ARRAY if is_text => Ok(ValueForm::Text),
         Type::FIXED_LEN_BYTE_ARRAY if column.type_length() < 1 => Err(type_name()),
@@ -134,6 +136,10 @@ fn form(column: &ColumnDescriptor) -> Result<ValueForm, String> {
     }
 }
 
+fn is_of_nulls(column: &ColumnDescriptor) -> bool {
+    matches!(column.logical_type_ref(), Some(LogicalType::Unknown))
+}
+
 /// The levels of a column alone. Texts are read as bytes, because one that is no UTF-8 is a
 /// rejected value rather than a corrupt file.
 fn levels(column: &ColumnDescriptor) -> Result<FieldLevels, ParquetError> {
@@ -143,7 +149,7 @@ fn levels(column: &ColumnDescriptor) -> Result<FieldLevels, ParquetError> {
         group_levels -= 1;
     }
     let mut field = match column.physical_type() {
-        Type::INT32 | Type::INT64 => leaf,
+        Type::INT32 | Type::INT64 if !is_of_nulls(column) => leaf,
         physical => {
             let bytes = types::Type::primitive_type_builder(leaf.name(), physical)
                 .with_repetition(leaf.get_basic_info().repetition())
@@ -168,7 +174,7 @@ fn names(schema: &SchemaDescriptor) -> String {
     match schema.num_columns() {
         0 => "none".to_owned(),
         count => {
-            let name = |index| schema.column(index).path().parts().join(".");
+            let name = |index| member::written(schema.column(index).path().parts());
             csv::listed((0..count).map(name), count)
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -61,6 +61,32 @@ pub fn file(ids: &[String], compression: Compression) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
+/// A column whose type is that of nulls alone, as pandas and polars write it, and one of ids.
+fn file_with_nulls(ids: &[String]) -> Vec<u8> {
+    let schema =
+        "message dump { optional int32 device.imei (UNKNOWN); required binary id (UTF8); }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Default::default()).unwrap();
+    let mut out = writer.next_row_group().unwrap();
+
+    let mut column = out.next_column().unwrap().unwrap();
+    column
+        .typed::<Int32Type>()
+        .write_batch(&[], Some(&vec![0; ids.len()]), None)
+        .unwrap();
+    column.close().unwrap();
+
+    let texts: Vec<_> = ids.iter().map(|id| ByteArray::from(id.as_str())).collect();
+    let mut column = out.next_column().unwrap().unwrap();
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&texts, None, None)
+        .unwrap();
+    column.close().unwrap();
+    out.close().unwrap();
+    writer.into_inner().unwrap()
+}
+
 pub fn cases() -> Vec<Case> {
     let ids = ids(IdKind::Md5, 0..2500);
     let [plain, snappy, zstd] = [
@@ -83,6 +109,18 @@ pub fn cases() -> Vec<Case> {
             gzip(&plain),
             ID,
             "it is compressed as a whole; unpack it first",
+        ),
+        read(
+            "parquet, a column of nulls alone",
+            file_with_nulls(&ids[..100]),
+            "--format parquet --column id --column device\\.imei=imei",
+            some(100, 100).values(200).blank(100),
+        ),
+        refused(
+            "parquet, a dot in a name",
+            file_with_nulls(&ids[..100]),
+            "--format parquet --column device.imei",
+            "odd: has no column \"device.imei\"; columns found: device\\.imei, id",
         ),
         read(
             "parquet without rows",
