@@ -6,7 +6,7 @@ from typing import Any
 
 from rtad import _rtad
 from rtad._commands import command
-from rtad._ids import Ids, column
+from rtad._ids import Ids, column, texts
 from rtad._progress import Progress, callback
 
 
@@ -50,7 +50,7 @@ class Audience:
         `kind` may be several, such as "idfa,imei,oaid". A warning says if most ids are malformed or
         look like another kind.
         """
-        return self._snapshot.contains(column(ids), kind, list(blank))
+        return self._snapshot.contains(column(ids), kind, texts(blank))
 
     def values(self, ids: Ids, kind: str = "md5", *, blank: Sequence[str] = ()) -> _rtad.Column:
         """The value of each id, from 0 to 15, of an audience that was built with values.
@@ -58,7 +58,7 @@ class Audience:
         Null for an id that is no member, or a member without a value. That of a false positive is
         noise.
         """
-        return self._snapshot.values(column(ids), kind, list(blank))
+        return self._snapshot.values(column(ids), kind, texts(blank))
 
     @property
     def info(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Columns of ids and tables, as the compiled part reads them."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -69,6 +69,11 @@ def _without_masked(array: Any) -> Any:
         masked = masked.any(axis=1)
     values[masked] = {"S": b"", "V": b"", "U": ""}.get(kind, 0)
     return values
+
+
+def texts(given: Sequence[str]) -> list[str]:
+    """A list of texts, also of one alone."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 def is_arrow(value: Any) -> bool:

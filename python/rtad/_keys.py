@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rtad import _rtad
-from rtad._ids import Ids, column
+from rtad._ids import Ids, column, texts
 
 
 def key(kind: str, id: str | bytes | int | None) -> bytes | None:
@@ -30,4 +30,4 @@ def keys(kind: str, ids: Ids, *, blank: Sequence[str] = ()) -> _rtad.Column:
     >>> column.null_count, column.blank, column.malformed
     (3, 2, 1)
     """
-    return _rtad.keys(kind, column(ids), list(blank))
+    return _rtad.keys(kind, column(ids), texts(blank))

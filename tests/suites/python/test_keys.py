@@ -203,8 +203,9 @@ def test_results_are_arrow_columns(rtad):
 
 def test_blank_adds_ids_that_mean_no_id(rtad):
     ids = synth(2, "--id-kind", "openid")
-    column = rtad.keys("openid", ids, blank=[ids[0]])
-    assert (column[0], column.blank) == (None, 1)
+    for blank in [ids[0]], ids[0]:
+        column = rtad.keys("openid", ids, blank=blank)
+        assert (column[0], column.blank) == (None, 1)
 
 
 # As wide as a digest.
