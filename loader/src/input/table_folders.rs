@@ -58,19 +58,15 @@ pub struct TableFolders {
 }
 
 impl TableFolders {
-    /// Refuses a file or a folder that is within a table's.
+    /// Refuses a file or a folder that is within a table's, or a link to one.
     pub fn refuse_table(&mut self, input: &Path) -> Result<(), InputError> {
-        let folder = match input.parent() {
-            _ if input.is_dir() => input,
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
         // The error of a path is that of opening it.
-        let Ok(folder) = folder.canonicalize() else {
+        let Ok(path) = input.canonicalize() else {
             return Ok(());
         };
 
-        for folder in folder.ancestors() {
+        let is_file = !path.is_dir();
+        for folder in path.ancestors().skip(usize::from(is_file)) {
             if self.plain.contains(folder) {
                 break;
             }
@@ -91,6 +87,20 @@ impl TableFolders {
 #[cfg(test)]
 mod tests {
     use super::super::open::expand;
+
+    #[test]
+    fn links_to_files_of_tables_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("table/_delta_log")).unwrap();
+        std::fs::write(root.path().join("table/part-0"), "").unwrap();
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(root.path().join("table/part-0"), &link).unwrap();
+        let error = expand(&[link.into()]).unwrap_err().to_string();
+        assert!(
+            error.contains("link: belongs to the Delta table in "),
+            "{error}"
+        );
+    }
 
     #[test]
     fn files_of_tables_are_refused() {
