@@ -46,5 +46,5 @@ pub use read::{expect, read};
 pub use rejects::{OutputFileError, PrivateFile, Reason};
 pub use sink::{
     ColumnCounts, Counts, InputCounts, KeySink, KindCounts, LookalikeCounts, Lookalikes,
-    blank_doubt, may_be_chance,
+    blank_doubt, may_be_blank_by_chance, may_be_chance,
 };

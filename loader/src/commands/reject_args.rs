@@ -14,7 +14,7 @@ use super::input_report::{self, ColumnReport};
 use super::value_parsers::{parse_output_file, parse_ratio};
 use crate::input::{
     Counts, Input, InputCounts, KindCounts, LookalikeCounts, Lookalikes, OutputFileError,
-    PrivateFile, Reason, blank_doubt, may_be_chance,
+    PrivateFile, Reason, blank_doubt, may_be_blank_by_chance, may_be_chance,
 };
 
 /// Warnings of more inputs are counted only.
@@ -210,7 +210,8 @@ impl RejectLimit {
         }
         if !is_whole {
             let total = counts.total();
-            self.check_all(&total, &input_report::columns(&input.layout, &total))?;
+            let columns = input_report::columns(&input.layout, &total);
+            self.check_all(&total, &columns, may_be_blank)?;
         }
 
         if !self.allow_lookalikes {
@@ -253,11 +254,16 @@ impl RejectLimit {
         self.check_values(&Part { name, is_whole }, counts, columns, may_be_blank)
     }
 
-    /// Rejects several inputs with too many malformed values.
-    pub fn check_all(self, total: &Counts, columns: &[ColumnReport]) -> Result<(), InputRejected> {
+    /// Rejects several inputs with too many malformed values, or without a usable one.
+    pub fn check_all(
+        self,
+        total: &Counts,
+        columns: &[ColumnReport],
+        may_be_blank: bool,
+    ) -> Result<(), InputRejected> {
         let name = "all inputs".to_owned();
         let is_whole = true;
-        self.check_ratios(&Part { name, is_whole }, total, columns)
+        self.check_values(&Part { name, is_whole }, total, columns, may_be_blank)
     }
 
     fn check_values(
@@ -274,6 +280,7 @@ impl RejectLimit {
                 packed: counts.packed,
             });
         }
+        let may_be_blank = may_be_blank || !part.is_whole && may_be_blank_by_chance(counts.rows);
         let is_accepted = self.max_reject_ratio >= 1.0 || may_be_blank && malformed == 0;
         if counts.values > 0 && counts.keys == 0 && !is_accepted {
             return Err(InputRejected::NoUsable {

@@ -457,6 +457,11 @@ pub const fn may_be_chance(wrong: u64, values: u64) -> bool {
     wrong < LEAST_WRONG && wrong * 2 <= values
 }
 
+/// Whether so few rows may all be blank by chance.
+pub const fn may_be_blank_by_chance(rows: u64) -> bool {
+    rows < LEAST_WRONG
+}
+
 /// A warning if most values with a text are macros: perhaps ids in brackets.
 pub fn blank_doubt(macros: u64, others: u64) -> Option<String> {
     (macros > others && macros >= LEAST_WRONG).then(|| {

@@ -43,6 +43,27 @@ fn globs_and_stdin_are_read() {
     assert_eq!(verified["against"]["checked"], 500);
 }
 
+/// As a part of a table in which few devices have an id.
+#[test]
+fn small_one_of_several_inputs_may_be_blank() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
+    sandbox.file("small", "\n0\nnull\n");
+    sandbox.file("large", "null\n".repeat(10));
+    sandbox.file("wrong", "\nno id\n");
+    let load = |command: &str, inputs: &str| {
+        sandbox.run(&format!("{command} --store {{}}/s --audience a {inputs}"))
+    };
+
+    let built = load("build --json", "{}/ids {}/small").json();
+    assert_eq!((&built["keys"], &built["blank"]), (&100.into(), &3.into()));
+    load("build", "{}/ids {}/large").fails(3, "large: no usable id in 10 rows");
+    load("build", "{}/ids {}/wrong").fails(3, "wrong: no usable id in 2 rows");
+    for command in ["build", "append", "remove"] {
+        load(command, "{}/small {}/small").fails(3, "all inputs: no usable id in 6 rows");
+    }
+}
+
 #[test]
 fn empty_input_needs_allow_empty() {
     let sandbox = Sandbox::new();

@@ -214,7 +214,7 @@ impl Reports {
             )?;
         }
         if !is_whole {
-            limit.check_all(&self.made.counts(), &self.made.columns)?;
+            limit.check_all(&self.made.counts(), &self.made.columns, MAY_BE_BLANK)?;
         }
         Ok(())
     }
