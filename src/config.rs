@@ -14,7 +14,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `changes` | changed keys, for the log |
+//! | `changes` | keys that differ between two configs |
 //! | `warnings` | valid settings that surprise |
 //! | `log` | `[log]` |
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
@@ -50,6 +50,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use api::ApiConfig;
+pub use changes::{Difference, differences};
 pub use experiment::{BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments, moves};
 pub use leases::LeasesConfig;
 pub use log::{ANY_FAILURE, LEAST_SECRET, LogConfig, RawBodies};

@@ -12,6 +12,7 @@
 //! | `report` | the report as text and JSON |
 //! | `compare` | decisions before and after |
 //! | `comparison` | its result: counts and examples |
+//! | `unlogged` | differences between two configurations that the rows do not decide |
 //! | `rules` | a configuration that decides about rows |
 //! | `clock` | a schedule at the times of rows |
 
@@ -21,6 +22,7 @@ mod comparison;
 mod report;
 mod rules;
 mod run;
+mod unlogged;
 
 pub use report::Report;
 pub use run::{Replay, ReplayError};

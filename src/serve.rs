@@ -39,7 +39,7 @@ pub use running::Running;
 
 use crate::cap::Caps;
 use crate::catalog::{Catalog, Serving};
-use crate::config::{Config, LogConfig, ServerConfig};
+use crate::config::{Config, ServerConfig};
 use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::{admin_router, metrics_router};
 use crate::http::decision_app::App;
@@ -92,8 +92,8 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
     let (server, store_url) = (config.server.clone(), config.store.url.clone());
-    let log = start_log(config.log.as_ref(), &shared.telemetry)?;
-    let reloader = Reloader::new(config, reread, commands.clone(), telemetry);
+    let log = start_log(&config, &shared.telemetry)?;
+    let reloader = Reloader::new(config, reread, commands.clone(), telemetry, log.clone());
     let parts = SharedParts {
         log,
         serving: sync.serving(),
@@ -150,14 +150,16 @@ pub fn open_store(config: &Config) -> Result<Store, StoreError> {
 
 /// Starts the decision log, if the configuration has one.
 fn start_log(
-    config: Option<&LogConfig>,
+    config: &Config,
     telemetry: &Telemetry,
 ) -> Result<Option<Arc<DecisionLog>>, StartError> {
-    let Some(config) = config else {
+    let Some(settings) = &config.log else {
         return Ok(None);
     };
-    let log = DecisionLog::start(config.clone(), pod_name(), telemetry);
-    Ok(Some(Arc::new(log.map_err(StartError::Log)?)))
+    let log = DecisionLog::start(settings.clone(), pod_name(), telemetry);
+    let log = log.map_err(StartError::Log)?;
+    log.add_config(config);
+    Ok(Some(Arc::new(log)))
 }
 
 /// Name of the pod in the names of files.

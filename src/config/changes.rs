@@ -7,16 +7,34 @@ use super::{Config, PlatformConfig, Secret, SignatureConfig, StrategyConfig};
 /// Stands for changes that the keys do not show: secrets, and files that keys name.
 const CONTENTS: &str = "contents of secrets or files";
 
+/// A difference between two configs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The key with names of entries, such as `strategy.new-users.cap.per`; an entry alone if only
+    /// one of the configs has it.
+    pub path: String,
+    /// The key without them: `strategy.cap.per`.
+    pub key: String,
+    /// The names: `new-users`.
+    pub names: Vec<String>,
+}
+
 impl Config {
     /// The keys that differ from `other`, such as `strategy.new-users.exclude`.
     pub fn changed_keys(&self, other: &Self) -> Vec<String> {
-        let table = |config: &Self| Table::try_from(config).expect("plain values serialize");
         let mut changed = Vec::new();
-        compare_tables("", &table(self), &table(other), &mut changed);
+        for difference in differences(&self.to_table(), &other.to_table()) {
+            changed.push(difference.path);
+        }
         if changed.is_empty() && self.fingerprint != other.fingerprint {
             changed.push(CONTENTS.to_owned());
         }
         changed
+    }
+
+    /// The config as a table, with defaults and without secrets.
+    pub fn to_table(&self) -> Table {
+        Table::try_from(self).expect("plain values serialize")
     }
 
     /// The parts of the `old` config that this one lacks as soon as it is served, such as
@@ -24,9 +42,8 @@ impl Config {
     /// counted, whether or not another one replaces it; so is a path, a mapping of a strategy id, a
     /// share of a cap, and a stricter mode of signatures.
     pub fn removals(&self, old: &Self) -> Vec<String> {
-        let table = |config: &Self| Table::try_from(config).expect("plain values serialize");
         let mut removals = Vec::new();
-        add_removals("", &table(self), &table(old), &mut removals);
+        add_removals("", &self.to_table(), &old.to_table(), &mut removals);
         let awaits_restart = self.needs_restart(old);
         removals.retain(|removal| {
             let mut keys = awaits_restart.iter();
@@ -127,32 +144,61 @@ fn add_count(key: &str, missing: usize, total: usize, noun: &str, removals: &mut
     }
 }
 
-fn compare_tables(prefix: &str, new: &Table, old: &Table, changed: &mut Vec<String>) {
+/// The differences between two configs, which may be of several versions of rtad.
+pub fn differences(new: &Table, old: &Table) -> Vec<Difference> {
+    let root = Difference {
+        path: String::new(),
+        key: String::new(),
+        names: Vec::new(),
+    };
+    let mut found = Vec::new();
+    add_differences(&root, false, new, old, &mut found);
+    found
+}
+
+/// Adds the differences between two tables at a place; `is_list` if their keys are names.
+fn add_differences(
+    at: &Difference,
+    is_list: bool,
+    new: &Table,
+    old: &Table,
+    found: &mut Vec<Difference>,
+) {
     let mut keys: Vec<&String> = new.keys().chain(old.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
     for key in keys {
-        let path = if prefix.is_empty() {
-            key.clone()
+        let mut inner = at.clone();
+        push_part(&mut inner.path, key);
+        if is_list {
+            inner.names.push(key.clone());
         } else {
-            format!("{prefix}.{key}")
-        };
+            push_part(&mut inner.key, key);
+        }
+
         match (new.get(key), old.get(key)) {
             (Some(new), Some(old)) if new == old => {}
             (Some(Value::Table(new)), Some(Value::Table(old))) => {
-                compare_tables(&path, new, old, changed);
+                add_differences(&inner, false, new, old, found);
             }
             (new, old) => {
                 match (
                     new.map_or(Some(Table::new()), named),
                     old.map_or(Some(Table::new()), named),
                 ) {
-                    (Some(new), Some(old)) => compare_tables(&path, &new, &old, changed),
-                    _ => changed.push(path),
+                    (Some(new), Some(old)) => add_differences(&inner, true, &new, &old, found),
+                    _ => found.push(inner),
                 }
             }
         }
     }
+}
+
+fn push_part(path: &mut String, part: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(part);
 }
 
 /// A list of tables by their `name`; `None` for another value.

@@ -1,5 +1,6 @@
 //! The log's thread: rings to files.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,15 +14,15 @@ use rtad_core::backoff::Backoff;
 use rtad_core::error_chain::error_chain;
 use rtad_core::files::{read_regular, read_settled};
 use rtad_core::random;
-use rtad_log::folder;
 use rtad_log::write::{Closed, LogFile, WriteError};
+use rtad_log::{LoggedConfig, folder};
 use rtrb::{Consumer, RingBuffer};
 
 use super::allowance::Allowance;
 use super::key::LogKey;
 use super::tap::{LENGTH, LogFilter, LogTap};
 use super::upload::Uploads;
-use crate::config::{LEAST_SECRET, LogConfig};
+use crate::config::{Config, LEAST_SECRET, LogConfig};
 use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};
 
 /// Sleep of the thread when all rings are empty: a ring holds many times the rows of it.
@@ -34,6 +35,9 @@ const RING_BYTES: usize = 4 << 20;
 const MAX_FILE: u64 = 64 << 20;
 /// Rows that are taken from one ring before the next.
 const ROWS_PER_RING: usize = 1024;
+/// Configs that are remembered: those of the rows in the rings and in the open file. Further ones
+/// are missing from the file if as many reloads happen within its age.
+const MAX_CONFIGS: usize = 64;
 /// Most time after a failed write in which rows are dropped.
 const MAX_PAUSE_SECONDS: u32 = 30;
 
@@ -45,6 +49,7 @@ pub struct DecisionLog {
     metrics: LogMetrics,
     allowance: Arc<Allowance>,
     rings: Arc<Mutex<Vec<Consumer<u8>>>>,
+    configs: Arc<Mutex<VecDeque<LoggedConfig>>>,
     /// Takes rows from the rings and writes files.
     writer: StoppableThread,
     /// Uploads and deletes files.
@@ -106,6 +111,7 @@ impl DecisionLog {
         let key = Arc::new(ArcSwap::from_pointee(LogKey::new(config.secret.expose())));
         let metrics = telemetry.log_metrics();
         let rings = Arc::default();
+        let configs = Arc::<Mutex<VecDeque<LoggedConfig>>>::default();
 
         let is_writer_stopping = Arc::<AtomicBool>::default();
         let thread = Thread {
@@ -114,6 +120,7 @@ impl DecisionLog {
                 pod,
                 config: config.clone(),
                 metrics: metrics.clone(),
+                configs: Arc::clone(&configs),
                 open: None,
                 dropping_until: None,
                 backoff: Backoff::new(MAX_PAUSE_SECONDS),
@@ -140,9 +147,23 @@ impl DecisionLog {
             metrics,
             allowance: Arc::new(Allowance::new(config.max_rate)),
             rings,
+            configs,
             writer,
             uploader,
         })
+    }
+
+    /// Adds a config before it decides, for the files of its rows.
+    pub fn add_config(&self, config: &Config) {
+        let mut configs = self.configs.lock();
+        configs.retain(|known| known.id != config.id);
+        if configs.len() == MAX_CONFIGS {
+            configs.pop_front();
+        }
+        configs.push_back(LoggedConfig {
+            id: config.id.clone(),
+            text: config.to_toml(),
+        });
     }
 
     /// The log of a worker.
@@ -280,6 +301,7 @@ struct Files {
     pod: String,
     config: LogConfig,
     metrics: LogMetrics,
+    configs: Arc<Mutex<VecDeque<LoggedConfig>>>,
     open: Option<LogFile>,
     /// After a failed write, rows are dropped until a time.
     dropping_until: Option<Instant>,
@@ -346,7 +368,8 @@ impl Files {
     fn close(&mut self) {
         let Some(file) = self.open.take() else { return };
         let rows = file.rows();
-        match file.close() {
+        let configs = self.configs.lock().make_contiguous().to_vec();
+        match file.close(&configs) {
             Ok(Closed { rows, bytes, .. }) => {
                 self.metrics.closed(rows, bytes);
                 self.dropping_until = None;

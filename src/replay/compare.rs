@@ -1,11 +1,16 @@
 //! Comparison of the decisions before and after.
 
-use rtad_log::{DecisionFact, LogRow, LoggedFacts};
+use std::collections::BTreeMap;
+
+use rtad_log::{DecisionFact, LogRow, LoggedConfig, LoggedFacts};
 use smallvec::SmallVec;
+use toml::Table;
 
 use super::comparison::{ChangeKey, Comparison, Effect, Outcome};
 use super::rules::{Decided, Gaps, RowDecisions, Rules};
-use crate::strategy::{Assignment, ValueKey};
+use super::unlogged::{Scope, Unlogged, UnloggedDifferences};
+use crate::serve::Assembly;
+use crate::strategy::{Assignment, Reason, Strategy, ValueKey};
 
 /// The decision of a strategy about a row: the one before, or the one after.
 #[derive(Debug, Clone, Copy)]
@@ -55,26 +60,50 @@ pub struct Comparer {
     after: Rules,
     /// `None`: the logged decisions.
     before: Option<Rules>,
-    /// Platforms whose ids name other strategies than before.
-    renamed_platforms: Vec<String>,
+    table_after: Table,
+    /// The differences from `before`.
+    differences: UnloggedDifferences,
+    /// The differences from the configurations that decided, by the id in the rows; without
+    /// `before`.
+    logged_differences: BTreeMap<String, UnloggedDifferences>,
     decided_after: RowDecisions,
     decided_before: RowDecisions,
     pub found: Comparison,
 }
 
 impl Comparer {
-    pub fn new(after: Rules, before: Option<Rules>) -> Self {
-        let renamed_platforms = match &before {
-            Some(before) => after.renamed_platforms(before),
-            None => Vec::new(),
-        };
+    pub fn new(after: &Assembly, before: Option<&Assembly>) -> Self {
+        let table_after = after.config.to_table();
+        let mut rules_before = None;
+        let mut differences = UnloggedDifferences::default();
+        if let Some(before) = before {
+            rules_before = Some(Rules::new(before.plan()));
+            differences = UnloggedDifferences::between(&table_after, &before.config.to_table());
+        }
         Self {
-            after,
-            before,
-            renamed_platforms,
+            after: Rules::new(after.plan()),
+            before: rules_before,
+            table_after,
+            differences,
+            logged_differences: BTreeMap::new(),
             decided_after: RowDecisions::default(),
             decided_before: RowDecisions::default(),
             found: Comparison::default(),
+        }
+    }
+
+    /// The configurations that decided about the next rows. One that is no TOML is unknown.
+    pub fn begin_file(&mut self, configs: &[LoggedConfig]) {
+        self.logged_differences.clear();
+        if self.before.is_some() {
+            return;
+        }
+        for config in configs {
+            if let Ok(table) = config.text.parse() {
+                let differences = UnloggedDifferences::between(&self.table_after, &table);
+                let id = config.id.clone();
+                self.logged_differences.insert(id, differences);
+            }
         }
     }
 
@@ -127,9 +156,44 @@ impl Comparer {
             gaps.add_against(gaps_before);
         }
 
+        self.note_differences(row, facts);
+    }
+
+    /// Notes the differences between the configurations that leave the row's answer open.
+    fn note_differences(&mut self, row: &LogRow<'_>, facts: &LoggedFacts<'_>) {
+        let gaps = &mut self.found.gaps;
+        let mut differences = &self.differences;
+        if self.before.is_none() {
+            let config = row.end.config;
+            let Some(logged) = self.logged_differences.get(config) else {
+                return gaps.note(format!("config {config} of the rows is not in the log"));
+            };
+            differences = logged;
+        }
+
         let platform = row.end.platform;
-        if self.renamed_platforms.iter().any(|name| name == platform) {
+        if differences.has_renamed_id(platform, facts) {
             gaps.note(format!("ids of platform {platform} name other strategies"));
+        }
+        if let Some(sentence) = &differences.other_store {
+            gaps.name(sentence);
+        }
+        for gap in &differences.gaps {
+            if gap.is_of_platform(platform) {
+                gaps.note(gap.sentence.clone());
+                continue;
+            }
+            // One note is enough: the last of the strategies that answer.
+            let mut strategies = Vec::new();
+            for decided in &self.decided_after.decisions {
+                if is_open(gap, decided, &self.after, &self.decided_after) {
+                    strategies.push(self.after.strategy(decided));
+                }
+            }
+            strategies.sort_by_key(|strategy| strategy.is_shadow);
+            if let Some(strategy) = strategies.first() {
+                gaps.note_for(strategy, gap.sentence.clone());
+            }
         }
     }
 
@@ -203,6 +267,33 @@ impl Comparer {
             }
         }
         has_moved
+    }
+}
+
+/// Whether a difference leaves the answer of a decision open.
+fn is_open(gap: &Unlogged, decided: &Decided, rules: &Rules, row: &RowDecisions) -> bool {
+    let strategy: &Strategy = rules.strategy(decided);
+    let name = |index: usize| gap.names.get(index).map_or("", String::as_str);
+    match gap.scope {
+        Scope::All | Scope::Platform | Scope::Api => true,
+        Scope::Cap => {
+            let reason = decided.decision.reason;
+            let is_capped = matches!(reason, Reason::Capped | Reason::NoLease);
+            strategy.name == name(0) && (is_capped || decided.decision.is_bid())
+        }
+        Scope::Audience => {
+            let has_device = decided.decision.reason != Reason::NoDevice;
+            has_device && rules.reads_audience(strategy, name(0))
+        }
+        Scope::Bucket => {
+            let mut experiments = strategy.experiments.iter();
+            experiments.any(|index| {
+                let experiment = &rules.experiments[*index];
+                let part = experiment.part_name(row.parts[*index]);
+                experiment.name == name(0) && part == name(1)
+            })
+        }
+        Scope::Experiments => strategy.experiments.len() > 1,
     }
 }
 

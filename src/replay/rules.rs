@@ -31,11 +31,16 @@ impl Gaps {
     }
 
     /// Notes a fact that a strategy's decision lacks. A strategy in shadow leaves no answer open.
-    fn note_for(&mut self, strategy: &Strategy, sentence: String) {
+    pub fn note_for(&mut self, strategy: &Strategy, sentence: String) {
         *self.sentences.entry(sentence).or_default() += 1;
         if !strategy.is_shadow {
             self.open += 1;
         }
+    }
+
+    /// Names a fact without counting it.
+    pub fn name(&mut self, sentence: &str) {
+        *self.sentences.entry(sentence.to_owned()).or_default() += 1;
     }
 
     /// Adds the gaps of other rows.
@@ -127,30 +132,6 @@ pub struct RowDecisions {
 }
 
 impl Rules {
-    /// Platforms of both whose ids name other strategies. Decisions are compared by strategy, so
-    /// what the answer says of each id is not.
-    pub fn renamed_platforms(&self, before: &Self) -> Vec<String> {
-        let mut renamed = Vec::new();
-        for platform in &self.platforms {
-            let earlier = before.platforms.iter().find(|it| it.name == platform.name);
-            if let Some(earlier) = earlier
-                && self.named_ids(platform) != before.named_ids(earlier)
-            {
-                renamed.push(platform.name.clone());
-            }
-        }
-        renamed
-    }
-
-    /// The names of strategies by the ids of a platform.
-    fn named_ids<'a>(&'a self, platform: &'a PlatformIds) -> BTreeMap<&'a str, &'a str> {
-        let mut names = BTreeMap::new();
-        for (id, strategy) in &platform.ids {
-            names.insert(id.as_str(), self.strategy_at(*strategy).name.as_str());
-        }
-        names
-    }
-
     /// The rules of a plan.
     pub fn new(plan: CatalogPlan) -> Self {
         let mut platforms = Vec::new();
@@ -183,6 +164,12 @@ impl Rules {
 
     fn strategy_at(&self, index: usize) -> &Strategy {
         &self.rules.strategies()[index]
+    }
+
+    /// Whether a strategy reads the audience of this name.
+    pub fn reads_audience(&self, strategy: &Strategy, name: &str) -> bool {
+        let mut audiences = strategy.audiences();
+        audiences.any(|audience| self.audiences[audience] == name)
     }
 
     /// The device's bucket in an experiment; `None` if it is unknown.

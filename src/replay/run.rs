@@ -10,7 +10,6 @@ use rtad_log::read::{LogReadError, LogReader};
 use super::compare::Comparer;
 use super::comparison::Comparison;
 use super::report::Report;
-use super::rules::Rules;
 use crate::serve::Assembly;
 
 /// A replay that cannot be made.
@@ -100,9 +99,7 @@ impl Replay {
     ) -> Result<Report, ReplayError> {
         let next_file = AtomicUsize::new(0);
         let work = || {
-            let rules_after = Rules::new(after.plan());
-            let rules_before = before.map(|before| Rules::new(before.plan()));
-            let mut comparer = Comparer::new(rules_after, rules_before);
+            let mut comparer = Comparer::new(after, before);
             while let Some(file) = self.files.get(next_file.fetch_add(1, Ordering::Relaxed)) {
                 read_file(file, &mut comparer, &progress)?;
             }
@@ -136,7 +133,9 @@ fn read_file(
 ) -> Result<(), ReplayError> {
     const STEP: u64 = 1 << 14;
     let mut rows = 0;
-    LogReader::open(file)?.each(|row| {
+    let reader = LogReader::open(file)?;
+    comparer.begin_file(&reader.configs());
+    reader.each(|row| {
         comparer.add_row(row);
         rows += 1;
         if rows == STEP {

@@ -12,6 +12,7 @@ use rtad_core::files::SETTLING;
 use super::assemble::Assembly;
 use crate::config::{Config, moves};
 use crate::http::admin_app::{Reload, Reloaded};
+use crate::log::DecisionLog;
 use crate::sync::SyncCommand;
 use crate::telemetry::Telemetry;
 
@@ -53,6 +54,7 @@ pub(super) struct Reloader {
     reread: Arc<Reread>,
     commands: mpsc::Sender<SyncCommand>,
     telemetry: Arc<Telemetry>,
+    log: Option<Arc<DecisionLog>>,
     state: Mutex<ReloadState>,
     /// Why the last reload was refused.
     refusal: watch::Sender<Option<String>>,
@@ -89,6 +91,7 @@ impl Reloader {
         reread: Reread,
         commands: mpsc::Sender<SyncCommand>,
         telemetry: Arc<Telemetry>,
+        log: Option<Arc<DecisionLog>>,
     ) -> Self {
         let state = Mutex::new(ReloadState {
             config: started_with.clone(),
@@ -103,6 +106,7 @@ impl Reloader {
             reread,
             commands,
             telemetry,
+            log,
             state,
             refusal,
         }
@@ -177,6 +181,9 @@ impl Reloader {
         let gone = || "rtad is stopping".to_owned();
         let command = SyncCommand::Reload(Box::new(assembly.plan()), done);
         let config = assembly.config;
+        if let Some(log) = &self.log {
+            log.add_config(&config);
+        }
         self.commands.send(command).await.map_err(|_| gone())?;
         answered
             .await

@@ -422,6 +422,94 @@ fn swapped_ids_of_a_platform_are_a_gap() {
     assert_eq!(status, Some(0), "{stdout}");
 }
 
+/// The answers under other values of these keys are not in the rows: each is named, and counts.
+#[test]
+fn keys_that_the_rows_do_not_decide_are_gaps() {
+    let logged = Logged::new();
+    let gap = |from: &str, to: &str, gap: &str| {
+        let file = logged.config(from, to);
+        let Outcome { status, stdout, .. } = logged.replay(&file, &["--max-change", "0%"]);
+        assert_eq!(status, Some(3), "{to}: {stdout}");
+        let line = format!("not answered by the rows: {gap} (");
+        assert!(stdout.contains(&line), "{to}: {stdout}");
+
+        // The config that decided, given as a file, shows the same.
+        let before = logged.store.path().join("before.toml");
+        fs::copy(logged.config(from, from), &before).unwrap();
+        let file = logged.config(from, to);
+        let against = ["--against", before.to_str().unwrap(), "--max-change", "0%"];
+        let Outcome { status, stdout, .. } = logged.replay(&file, &against);
+        assert!(
+            status == Some(3) && stdout.contains(&line),
+            "{to}: {stdout}"
+        );
+    };
+    let cap = "strategy.capped.cap";
+    gap(
+        "unique_devices = 3,",
+        "unique_devices = 1,",
+        &format!("{cap}.unique_devices differs"),
+    );
+    gap(
+        "per = \"day\"",
+        "per = \"hour\"",
+        &format!("{cap}.per differs"),
+    );
+    gap(
+        "Asia/Shanghai",
+        "Asia/Tokyo",
+        &format!("{cap}.time_zone differs"),
+    );
+    gap(
+        "share = 1.0",
+        "share = 0.5",
+        &format!("{cap}.share differs"),
+    );
+    gap(
+        "path = \"/rta/tencent\"",
+        "path = \"/rta/tencent\"\nno_bid_cache = \"1h\"",
+        "platform.tencent.no_bid_cache differs",
+    );
+    gap(
+        "accepted = \"accepted\"",
+        "accepted = \"winners\"",
+        "platform.mapped.response.accepted differs",
+    );
+    gap(
+        "slots = \"0..5000\"",
+        "slots = \"0..5000\", tag = \"low\"",
+        "experiment.price.buckets.low.tag differs",
+    );
+    gap(
+        "name = \"old_users\"\n",
+        "name = \"old_users\"\nmax_age = \"1d\"\n",
+        "audience.old_users.max_age differs",
+    );
+    gap(
+        "T1 = \"new-users\", T2 = \"ios-vip\"",
+        "T1 = \"ios-vip\", T2 = \"new-users\"",
+        "ids of platform tencent name other strategies",
+    );
+    gap(
+        "[log]",
+        "[ids]\nblank = [\"tester\"]\n[log]",
+        "ids.blank differs",
+    );
+
+    // Rows of requests that the cap does not concern are known.
+    let report = logged.report(&logged.config("unique_devices = 3,", "unique_devices = 1,"));
+    let (open, rows) = (report["incomplete_rows"].as_u64(), report["rows"].as_u64());
+    assert!(open > Some(0) && open < rows, "{report:#}");
+
+    // Keys that change no answer.
+    let file = logged.config("sample = 1.0", "sample = 0.5");
+    let Outcome { status, stdout, .. } = logged.replay(&file, &["--max-change", "0%"]);
+    assert_eq!(status, Some(0), "{stdout}");
+    let more_ids = logged.config("T1 = \"new-users\"", "T9 = \"new-vip\", T1 = \"new-users\"");
+    let Outcome { stdout, .. } = logged.replay(&more_ids, &[]);
+    assert!(!stdout.contains("name other strategies"), "{stdout}");
+}
+
 #[test]
 fn files_of_secrets_may_be_missing() {
     let logged = Logged::new();

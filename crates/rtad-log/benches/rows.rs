@@ -45,7 +45,7 @@ fn main() {
             let record = &records[range[0]..range[1]];
             file.push(record, device).expect("a row");
         }
-        bytes = file.close().expect("a file").bytes;
+        bytes = file.close(&[]).expect("a file").bytes;
         writing = writing.min(per_row(began));
     }
 

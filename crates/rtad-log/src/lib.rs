@@ -13,7 +13,7 @@
 //! | `schema` | the columns of a file, as text | |
 //! | `columns` | rows to columns | `row` |
 //! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `record`, `schema`, `columns` |
-//! | [`mod@read`] | a file's rows | `row`, `schema` |
+//! | [`mod@read`] | a file's rows and configs | `row`, `schema` |
 //! | [`folder`] | names, remains of a killed process | `write` |
 
 mod columns;
@@ -28,7 +28,7 @@ pub mod write;
 mod tests;
 
 pub use row::{
-    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedFacts,
-    LookedUpIds, Raw, RowEnd,
+    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedConfig,
+    LoggedFacts, LookedUpIds, Raw, RowEnd,
 };
 pub use schema::VERSION;

@@ -13,10 +13,10 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use parquet::errors::{ParquetError, Result};
 
 use crate::row::{
-    ATTRIBUTES, AudienceFact, DecisionFact, Device, ExperimentFact, LogRow, LoggedFacts, NUMBERS,
-    Raw, RowEnd,
+    ATTRIBUTES, AudienceFact, DecisionFact, Device, ExperimentFact, LogRow, LoggedConfig,
+    LoggedFacts, NUMBERS, Raw, RowEnd,
 };
-use crate::schema::{VERSION, VERSION_KEY};
+use crate::schema::{CONFIG_KEY, VERSION, VERSION_KEY};
 
 /// Rows that are read at once. Their bodies may have 64 KiB each: 16 MiB.
 const BATCH: usize = 256;
@@ -107,6 +107,21 @@ impl LogReader {
     /// Number of rows.
     pub const fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// The configs that decided about its rows.
+    pub fn configs(&self) -> Vec<LoggedConfig> {
+        let metadata = self.file.metadata().file_metadata();
+        let mut configs = Vec::new();
+        for entry in metadata.key_value_metadata().into_iter().flatten() {
+            if let (Some(id), Some(text)) = (entry.key.strip_prefix(CONFIG_KEY), &entry.value) {
+                configs.push(LoggedConfig {
+                    id: id.to_owned(),
+                    text: text.clone(),
+                });
+            }
+        }
+        configs
     }
 
     /// Calls `each` with every row, in order. Memory for a few thousand rows.

@@ -46,6 +46,15 @@ pub struct RowEnd<'a> {
     pub raw: Option<Raw<'a>>,
 }
 
+/// A config that decided about rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedConfig {
+    /// Its id in the rows.
+    pub id: String,
+    /// The config in effect as TOML, without secrets.
+    pub text: String,
+}
+
 /// The platform's ids of the requested strategies.
 pub type AskedIds<'a> = SmallVec<[&'a str; 8]>;
 /// A device in all audiences.

@@ -13,6 +13,8 @@ use parquet::schema::types::SchemaDescriptor;
 pub const VERSION: &str = "1";
 /// Key of the version.
 pub const VERSION_KEY: &str = "rtad.log.version";
+/// Key of a config, before its id.
+pub const CONFIG_KEY: &str = "rtad.config.";
 
 const SCHEMA: &str = "
 message decision {

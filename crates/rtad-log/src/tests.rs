@@ -13,8 +13,8 @@ use crate::folder::{Remains, closed, origin_of, path_of, remove_remains};
 use crate::read::{LogReadError, LogReader};
 use crate::record::{TooLarge, UnnamedDevice, encode_end, encode_facts};
 use crate::row::{
-    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedFacts,
-    LookedUpIds, Raw, RowEnd,
+    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedConfig,
+    LoggedFacts, LookedUpIds, Raw, RowEnd,
 };
 use crate::write::LogFile;
 
@@ -195,7 +195,7 @@ fn rows_are_the_same_after_a_ring_and_a_file() {
         !path.exists() && file.bytes() > 0,
         "the first row group is on the disk"
     );
-    let found = file.close().unwrap();
+    let found = file.close(&[]).unwrap();
     assert_eq!(
         (found.rows, found.bytes),
         (COUNT as u64, fs::metadata(&path).unwrap().len())
@@ -210,6 +210,24 @@ fn rows_are_the_same_after_a_ring_and_a_file() {
         })
         .unwrap();
     assert_eq!(index, COUNT);
+}
+
+#[test]
+fn file_has_the_configs_that_decided_about_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let mut file = LogFile::create(path.clone(), "pod-1").unwrap();
+    (0..3).for_each(|index| push(&mut file, index));
+    let used = LoggedConfig {
+        id: row(0).end.config.to_owned(),
+        text: "[store]\nurl = \"./a\"\n".to_owned(),
+    };
+    let unused = LoggedConfig {
+        id: "0011223344556677".to_owned(),
+        ..used.clone()
+    };
+    file.close(&[unused, used.clone()]).unwrap();
+    assert_eq!(LogReader::open(&path).unwrap().configs(), [used]);
 }
 
 /// A file of version 1, which is kept for this test.
@@ -234,7 +252,7 @@ fn files_of_version_1_have_the_same_columns_and_values() {
     let path = folder.path().join("a.parquet");
     let mut file = LogFile::create(path.clone(), "pod-1").unwrap();
     (0..64).for_each(|index| push(&mut file, index));
-    file.close().unwrap();
+    file.close(&[]).unwrap();
     let (old, new) = (footer(golden), footer(&path));
     assert_eq!(old.file_metadata().schema(), new.file_metadata().schema());
     let entries = new.file_metadata().key_value_metadata();
@@ -290,7 +308,7 @@ fn damaged_files_are_errors() {
     let path = folder.path().join("a.parquet");
     let mut file = LogFile::create(path.clone(), "pod").unwrap();
     (0..100).for_each(|index| push(&mut file, index));
-    file.close().unwrap();
+    file.close(&[]).unwrap();
     let whole = fs::read(&path).unwrap();
     let read = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
@@ -327,7 +345,7 @@ fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
     std::mem::forget(LogFile::create(path.clone(), "pod/1").unwrap());
     LogFile::create(path_of_other(&path), "pod")
         .unwrap()
-        .close()
+        .close(&[])
         .unwrap();
     let root = folder.path();
     let others = root.join(path_of("pod/1/2", began, 1));

@@ -17,8 +17,8 @@ use rtad_core::files::{AtomicFile, private, sync_dir};
 
 use crate::columns::RowColumns;
 use crate::record::decode;
-use crate::row::Device;
-use crate::schema::{VERSION, VERSION_KEY, columns_of, schema};
+use crate::row::{Device, LoggedConfig};
+use crate::schema::{CONFIG_KEY, VERSION, VERSION_KEY, columns_of, schema};
 
 /// Most rows of a row group.
 const GROUP_ROWS: usize = 1 << 16;
@@ -47,6 +47,8 @@ pub struct LogFile {
     group_bytes: usize,
     rows: u64,
     opened: Instant,
+    /// Ids of the configs that decided about its rows.
+    config_ids: Vec<String>,
 }
 
 impl std::fmt::Debug for LogFile {
@@ -118,6 +120,7 @@ impl LogFile {
             group_bytes: 0,
             rows: 0,
             opened: Instant::now(),
+            config_ids: Vec::new(),
         })
     }
 
@@ -135,6 +138,10 @@ impl LogFile {
         let device = row.facts.as_ref().and_then(|facts| facts.device);
         let device = device.map(|device| name(&device.key()));
         self.waiting.push(&row, device.as_ref());
+        let config_id = row.end.config;
+        if !self.config_ids.iter().any(|known| known == config_id) {
+            self.config_ids.push(config_id.to_owned());
+        }
 
         self.rows += 1;
         self.group_rows += 1;
@@ -188,14 +195,21 @@ impl LogFile {
     }
 
     /// Writes the rest and the footer, syncs the file, and gives it its name: durably, if the file
-    /// system syncs folders.
+    /// system syncs folders. The footer has those of the `configs` that decided about its rows.
     ///
     /// # Errors
     ///
     /// [`WriteError`]. The file is removed.
-    pub fn close(mut self) -> Result<Closed, WriteError> {
+    pub fn close(mut self, configs: &[LoggedConfig]) -> Result<Closed, WriteError> {
         if self.waiting.rows() > 0 {
             self.encode_waiting().map_err(|source| self.fault(source))?;
+        }
+        for config in configs {
+            if self.config_ids.contains(&config.id) {
+                let key = format!("{CONFIG_KEY}{}", config.id);
+                let entry = KeyValue::new(key, config.text.clone());
+                self.writer.append_key_value_metadata(entry);
+            }
         }
 
         let Self {

@@ -101,8 +101,10 @@ def test_columns_of_the_reference_are_those_of_a_file(folder):
     listed = [(name, kind, null != "never") for name, kind, null in rows]
     file = pyarrow.parquet.ParquetFile(closed(folder / "log")[0])
     assert listed == list(columns(file.schema_arrow))
-    keys = re.findall(r"^\| `(rtad\.[\w.]+)` \|", REFERENCE, re.M)
-    assert sorted(keys) == sorted(key.decode() for key in file.metadata.metadata)
+    keys = re.findall(r"^\| `(rtad\.[\w.{}]+)` \|", REFERENCE, re.M)
+    [config] = {config.as_py() for config in file.read(["config"])["config"]}
+    expected = [key.replace("{config}", config) for key in keys]
+    assert sorted(expected) == sorted(key.decode() for key in file.metadata.metadata)
     assert file.metadata.metadata[b"rtad.log.version"] == b"1"
 
 
