@@ -51,7 +51,9 @@ use sha2::{Digest as _, Sha256};
 
 pub use api::ApiConfig;
 pub use changes::{Difference, differences};
-pub use experiment::{BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments, moves};
+pub use experiment::{
+    AssignedSlots, BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments,
+};
 pub use leases::LeasesConfig;
 pub use log::{ANY_FAILURE, LEAST_SECRET, LogConfig, RawBodies};
 pub use platform::{

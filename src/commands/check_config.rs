@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtad::config::{
-    CapConfig, Config, ExperimentConfig, PartNames, PlatformConfig, SignatureMode, StrategyConfig,
-    experiments, moves,
+    AssignedSlots, CapConfig, Config, ExperimentConfig, PartNames, PlatformConfig, SignatureMode,
+    StrategyConfig, experiments,
 };
 use rtad::offline::{OfflineError, read_config};
 use rtad::serve::Assembly;
@@ -31,7 +31,7 @@ pub fn run(arguments: &CheckConfig) -> Result<(), CommandError> {
     let config = &assembly.config;
     if let Some(previous) = &arguments.previous {
         let previous = read_config(previous, &Vec::new())?.config;
-        let mistakes = moves(&previous.experiments, &config.experiments);
+        let mistakes = AssignedSlots::of(&previous.experiments).moves(&config.experiments);
         if !mistakes.is_empty() {
             return Err(OfflineError::Config(ConfigError { mistakes }).into());
         }

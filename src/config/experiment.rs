@@ -1,6 +1,7 @@
 //! `[[experiment]]`: buckets of devices.
 
 mod check;
+mod moves;
 
 use std::ops::Range;
 
@@ -12,9 +13,10 @@ use rtad_core::snapshot::AudienceName;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::strategy::{Assignment, Bucket, Experiment, NO_BUCKET, Slots, Tag};
+use crate::strategy::{Assignment, Bucket, Experiment, Slots, Tag};
 
 pub use check::check;
+pub use moves::AssignedSlots;
 
 /// Longest name of a layer.
 const MAX_LAYER: usize = 64;
@@ -154,41 +156,6 @@ impl ExperimentConfig {
             .as_ref()
             .map_or_else(|| all.collect(), |ranges| ranges.0.clone())
     }
-
-    /// The bucket of a slot.
-    fn bucket_of(&self, slot: u32) -> Option<&str> {
-        let has = |bucket: &&BucketConfig| bucket.slots.0.iter().any(|range| range.contains(&slot));
-        self.buckets
-            .iter()
-            .find(has)
-            .map(|bucket| bucket.name.as_str())
-    }
-
-    /// A change after `before` that moves a device to another bucket, or out of its bucket.
-    fn moved_since(&self, before: &Self) -> Option<String> {
-        let keys = [
-            ("layer", self.layer() != before.layer()),
-            ("unit", self.unit != before.unit),
-        ];
-        if let Some((key, _)) = keys.into_iter().find(|(_, differs)| *differs) {
-            return Some(format!("another {key} moves devices to other buckets"));
-        }
-        let takes_part = |of: &Self, slot| of.traffic().iter().any(|range| range.contains(&slot));
-        let leaves = |slot: &u32| takes_part(before, *slot) && !takes_part(self, *slot);
-        if let Some(slot) = (0..SLOTS).find(leaves) {
-            return Some(format!("slot {slot} of the layer no longer takes part"));
-        }
-        let moves = |slot: &u32| {
-            let was = before.bucket_of(*slot);
-            was.is_some() && was != self.bucket_of(*slot)
-        };
-        let slot = (0..SLOTS).find(moves)?;
-        let (was, is) = (
-            before.bucket_of(slot)?,
-            self.bucket_of(slot).unwrap_or(NO_BUCKET),
-        );
-        Some(format!("slot {slot} moves from {was} to {is}"))
-    }
 }
 
 impl BucketConfig {
@@ -251,18 +218,4 @@ impl PartNames {
     pub(super) fn names(&self) -> Vec<String> {
         self.names.iter().map(|(name, ..)| name.clone()).collect()
     }
-}
-
-/// Changes after `before` that move devices to other buckets: a line each.
-pub fn moves(before: &[ExperimentConfig], after: &[ExperimentConfig]) -> Vec<String> {
-    let line = |config: &ExperimentConfig| {
-        let earlier = before.iter().find(|earlier| earlier.name == config.name)?;
-        let moved = config.moved_since(earlier)?;
-        Some(format!(
-            "experiment.{}: {moved}; accepted: the slots of before, or an experiment of another \
-             name",
-            config.name
-        ))
-    };
-    after.iter().filter_map(line).collect()
 }

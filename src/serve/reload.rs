@@ -10,7 +10,7 @@ use rtad_core::error_chain::error_chain;
 use rtad_core::files::SETTLING;
 
 use super::assemble::Assembly;
-use crate::config::{Config, moves};
+use crate::config::{AssignedSlots, Config};
 use crate::http::admin_app::{Reload, Reloaded};
 use crate::log::DecisionLog;
 use crate::sync::SyncCommand;
@@ -80,6 +80,8 @@ impl FilesRead {
 
 struct ReloadState {
     config: Config,
+    /// The slots of all experiments that were served.
+    assigned: AssignedSlots,
     served: FilesRead,
     /// The last content, if it was refused.
     refused: Option<FilesRead>,
@@ -95,6 +97,7 @@ impl Reloader {
     ) -> Self {
         let state = Mutex::new(ReloadState {
             config: started_with.clone(),
+            assigned: AssignedSlots::of(&started_with.experiments),
             served: FilesRead::Config {
                 fingerprint: started_with.fingerprint,
             },
@@ -139,10 +142,14 @@ impl Reloader {
         let assembly = self.read(read_settled).await;
         let found = FilesRead::of(&assembly);
         let result = match assembly {
-            Ok(assembly) => match moves(&state.config.experiments, &assembly.config.experiments) {
-                moves if moves.is_empty() => self.serve(assembly).await,
-                moves => Err(moves.join("\n")),
-            },
+            Ok(assembly) => {
+                let moves = state.assigned.moves(&assembly.config.experiments);
+                if moves.is_empty() {
+                    self.serve(assembly).await
+                } else {
+                    Err(moves.join("\n"))
+                }
+            }
             Err(mistakes) => Err(mistakes),
         };
         self.telemetry.reloaded(result.is_ok());
@@ -162,11 +169,10 @@ impl Reloader {
             needs_restart = needs_restart.join(", "),
             "config reloaded"
         );
-        *state = ReloadState {
-            config,
-            served: found,
-            refused: None,
-        };
+        state.assigned.add(&config.experiments);
+        state.config = config;
+        state.served = found;
+        state.refused = None;
         Ok(Reloaded {
             reloaded: true,
             changed,

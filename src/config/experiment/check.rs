@@ -108,7 +108,8 @@ fn check_end(d: &mut Document<'_>, key: &str, ranges: &[Range<u32>]) {
     }
 }
 
-fn common_slot(one: &[Range<u32>], other: &[Range<u32>]) -> Option<u32> {
+/// The least slot of both.
+pub(super) fn common_slot(one: &[Range<u32>], other: &[Range<u32>]) -> Option<u32> {
     let common = |a: &Range<u32>, b: &Range<u32>| {
         let (start, end) = (a.start.max(b.start), a.end.min(b.end));
         (start < end).then_some(start)

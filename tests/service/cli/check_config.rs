@@ -88,8 +88,8 @@ strategies = { 1 = "vips", 2 = "new-users" }
 #[test]
 fn change_that_moves_devices_to_other_buckets_is_refused() {
     let store = TestStore::empty();
-    let file = |name: &str, experiment: &str, slots: &str| {
-        let buckets = format!("buckets = [{{ name = \"a\", slots = {slots:?} }}]");
+    let file = |name: &str, experiment: &str, bucket: &str, slots: &str| {
+        let buckets = format!("buckets = [{{ name = {bucket:?}, slots = {slots:?} }}]");
         let experiment = format!("[[experiment]]\nname = {experiment:?}\n{buckets}\n");
         write_file(
             &store,
@@ -97,9 +97,9 @@ fn change_that_moves_devices_to_other_buckets_is_refused() {
             store.config("", &format!("{experiment}{RULES}")),
         )
     };
-    let old = file("old.toml", "e", "0..5000");
-    let change = |experiment: &str, slots: &str| {
-        let new = file("new.toml", experiment, slots);
+    let old = file("old.toml", "e", "a", "0..5000");
+    let change = |experiment: &str, bucket: &str, slots: &str| {
+        let new = file("new.toml", experiment, bucket, slots);
         run(
             &[
                 Path::new("check-config"),
@@ -110,12 +110,18 @@ fn change_that_moves_devices_to_other_buckets_is_refused() {
             &[],
         )
     };
-    let refused = errors(&change("e", "0..4000"));
-    let expected = "experiment.e: slot 4000 moves from a to none; accepted: the slots of before, \
-                    or an experiment of another name";
+    let refused = errors(&change("e", "b", "4000..6000"));
+    let expected = "experiment.e: slot 4000 moves from a to b; accepted: the buckets of before, \
+                    free slots, or an experiment of another name";
     assert_eq!(refused, [expected]);
-    for (experiment, slots) in [("e", "0..6000"), ("e2", "0..4000")] {
-        assert_eq!(change(experiment, slots).status, Some(0), "{slots}");
+    for (experiment, bucket, slots) in [
+        ("e", "a", "0..6000"),
+        ("e", "a", "0..4000"),
+        ("e", "b", "5000..6000"),
+        ("e2", "b", "0..4000"),
+    ] {
+        let checked = change(experiment, bucket, slots);
+        assert_eq!(checked.status, Some(0), "{slots}");
     }
 }
 

@@ -200,17 +200,41 @@ fn reload_refuses_moved_slots() {
     };
     let moved = HALVES.replace("5000", "4000");
     let detail = reload(&moved).problem(422, "bad_config");
-    let expected = "experiment.price-test: slot 4000 moves from low to high; accepted: the slots \
-                    of before, or an experiment of another name";
+    let expected = "experiment.price-test: slot 4000 moves from low to high; accepted: the buckets \
+                    of before, free slots, or an experiment of another name";
     assert!(detail.ends_with(expected), "{detail}");
     let detail = reload(&format!("layer = \"2\"\n{HALVES}")).problem(422, "bad_config");
     assert!(detail.contains("another layer moves devices"), "{detail}");
-    let detail = reload(&format!("traffic = \"0..500\"\n{HALVES}")).problem(422, "bad_config");
-    assert!(
-        detail.contains("slot 500 of the layer no longer takes part"),
-        "{detail}"
-    );
     let renamed = rules(&moved).replace("price-test", "price-test-2");
     server.write_config("", &renamed);
     admin.request("POST", "/v1/reload", "", "").ok();
+}
+
+/// The way back from a wider experiment is open, and no way around leads to another bucket.
+#[test]
+fn experiment_may_be_rolled_back_and_keeps_its_slots() {
+    let server = start(HALVES);
+    let mut admin = server.connect_admin();
+    let mut reload = |rules: &str| {
+        server.write_config("", rules);
+        admin.request("POST", "/v1/reload", "", "")
+    };
+    let narrow = format!("traffic = \"0..500\"\n{HALVES}");
+    let less = HALVES.replace("0..5000", "0..4000");
+    for experiment in [&narrow, HALVES, &less] {
+        reload(&rules(experiment)).ok();
+    }
+
+    let moved = HALVES
+        .replace("0..5000", "0..4000")
+        .replace("5000..10000", "4000..10000");
+    let expected = "slot 4000 moves from low to high";
+    let detail = reload(&rules(&moved)).problem(422, "bad_config");
+    assert!(detail.contains(expected), "{detail}");
+
+    let without = STRATEGY.replace("{ bucket = \"price-test:high\" }", "\"old_users\"");
+    reload(&without).ok();
+    let detail = reload(&rules(&moved)).problem(422, "bad_config");
+    assert!(detail.contains(expected), "{detail}");
+    reload(&rules(HALVES)).ok();
 }
