@@ -243,6 +243,7 @@ impl SharedParts {
             room: BodyRoom::new(ADMIN_MAX_BUFFERED),
             started: Instant::now(),
             reload: self.reloader.handle(),
+            config: self.reloader.served_config(),
             refusal: self.reloader.refusal(),
         }
     }

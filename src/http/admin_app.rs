@@ -28,6 +28,15 @@ pub struct Reloaded {
     pub needs_restart: Vec<&'static str>,
 }
 
+/// The config that is served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServedConfig {
+    /// The first 16 hex digits of the SHA-256 of its file: the same in each pod.
+    pub id: String,
+    /// When it was loaded.
+    pub loaded_unix_seconds: u64,
+}
+
 /// Rereads the config and serves it, or returns the reason for keeping the old one.
 pub type Reload =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Reloaded, String>> + Send>> + Send + Sync>;
@@ -52,6 +61,8 @@ pub struct AdminApp {
     pub started: Instant,
     /// Reloads the config.
     pub reload: Reload,
+    /// The config that is served.
+    pub config: watch::Receiver<ServedConfig>,
     /// Why the last reload was refused, the mistakes one per line; `None` if it was not.
     pub refusal: watch::Receiver<Option<String>>,
 }

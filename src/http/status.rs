@@ -13,7 +13,7 @@ use rtad_http::answer::{json_of, metrics_of};
 use rtad_http::problem::Problem;
 use serde::Serialize;
 
-use super::admin_app::AdminApp;
+use super::admin_app::{AdminApp, ServedConfig};
 use super::rules::{RuleStatus, rules};
 use crate::cap::{Cap, Caps, LeaseState, Usage};
 use crate::platform::Platform;
@@ -82,6 +82,7 @@ struct Status<'a> {
     uptime_seconds: u64,
     ready: bool,
     draining: bool,
+    config: ServedConfig,
     /// The mistakes of a changed config that was refused, one per line.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused_config: Option<String>,
@@ -255,6 +256,7 @@ pub async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         uptime_seconds: app.started.elapsed().as_secs(),
         ready: app.shared.readiness.is_ready(),
         draining: app.shared.readiness.is_draining(),
+        config: app.config.borrow().clone(),
         refused_config: app.refusal.borrow().clone(),
         audiences: audiences.collect(),
         strategies: catalog

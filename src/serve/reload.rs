@@ -6,12 +6,13 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use rtad_core::backoff::Backoff;
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::error_chain::error_chain;
 use rtad_core::files::SETTLING;
 
 use super::assemble::Assembly;
 use crate::config::{AssignedSlots, Config};
-use crate::http::admin_app::{Reload, Reloaded};
+use crate::http::admin_app::{Reload, Reloaded, ServedConfig};
 use crate::log::DecisionLog;
 use crate::sync::SyncCommand;
 use crate::telemetry::Telemetry;
@@ -56,8 +57,20 @@ pub(super) struct Reloader {
     telemetry: Arc<Telemetry>,
     log: Option<Arc<DecisionLog>>,
     state: Mutex<ReloadState>,
+    /// The config that is served.
+    served_config: watch::Sender<ServedConfig>,
     /// Why the last reload was refused.
     refusal: watch::Sender<Option<String>>,
+}
+
+/// Notes that a config is served from now on.
+fn loaded_now(config: &Config, telemetry: &Telemetry) -> ServedConfig {
+    let served_config = ServedConfig {
+        id: config.id.clone(),
+        loaded_unix_seconds: now_unix_seconds(),
+    };
+    telemetry.config_loaded(&served_config.id, served_config.loaded_unix_seconds);
+    served_config
 }
 
 /// The content of the files.
@@ -103,16 +116,22 @@ impl Reloader {
             },
             refused: None,
         });
-        let (reread, refusal) = (Arc::new(reread), watch::Sender::new(None));
+        let served_config = watch::Sender::new(loaded_now(&started_with, &telemetry));
         Self {
             started_with,
-            reread,
+            reread: Arc::new(reread),
             commands,
             telemetry,
             log,
             state,
-            refusal,
+            served_config,
+            refusal: watch::Sender::new(None),
         }
+    }
+
+    /// The config that is served.
+    pub(super) fn served_config(&self) -> watch::Receiver<ServedConfig> {
+        self.served_config.subscribe()
     }
 
     /// Why the last reload was refused; `None` if it was not.
@@ -169,6 +188,8 @@ impl Reloader {
             needs_restart = needs_restart.join(", "),
             "config reloaded"
         );
+        let served_config = loaded_now(&config, &self.telemetry);
+        self.served_config.send_replace(served_config);
         state.assigned.add(&config.experiments);
         state.config = config;
         state.served = found;

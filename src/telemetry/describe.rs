@@ -171,6 +171,14 @@ const GAUGES: &[(&str, &str)] = &[
         "Limit of open connections of the decision port",
     ),
     (
+        "rtad_config_hash",
+        "First 48 bits of the SHA-256 of the served config's file: equal in pods of one config",
+    ),
+    (
+        "rtad_config_loaded_timestamp_seconds",
+        "Time at which the served config was loaded",
+    ),
+    (
         "rtad_config_last_reload_successful",
         "1 if the last reload of the config succeeded, 0 if it was refused",
     ),

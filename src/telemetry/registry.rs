@@ -256,6 +256,16 @@ impl Telemetry {
         self.gauge("rtad_max_connections", &[]).set(limit as f64);
     }
 
+    /// Sets the hash of the config that is served, the first 12 digits of its `id` as a number,
+    /// and the time at which it was loaded. A label would leave a series of each config.
+    pub fn config_loaded(&self, id: &str, unix_seconds: u64) {
+        let digits = id.get(..12).unwrap_or_default();
+        let hash = u64::from_str_radix(digits, 16).unwrap_or_default();
+        self.gauge("rtad_config_hash", &[]).set(hash as f64);
+        self.gauge("rtad_config_loaded_timestamp_seconds", &[])
+            .set(unix_seconds as f64);
+    }
+
     /// Sets the result of the last reload.
     pub fn reloaded(&self, is_served: bool) {
         self.gauge("rtad_config_last_reload_successful", &[])

@@ -183,7 +183,7 @@ fn status_reports_served_generations() {
     };
     assert_eq!(
         fields(&status),
-        "audiences caps draining platforms ready rules strategies uptime_seconds version"
+        "audiences caps config draining platforms ready rules strategies uptime_seconds version"
     );
     assert_eq!(
         fields(old_users),

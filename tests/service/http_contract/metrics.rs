@@ -119,6 +119,8 @@ fn metrics_have_documented_names_and_closed_label_sets() {
         ("rtad_cache_errors_total", "counter"),
         ("rtad_ready", "gauge"),
         ("rtad_max_connections", "gauge"),
+        ("rtad_config_hash", "gauge"),
+        ("rtad_config_loaded_timestamp_seconds", "gauge"),
         ("rtad_config_last_reload_successful", "gauge"),
         ("rtad_build_info", "gauge"),
     ] {

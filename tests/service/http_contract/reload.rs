@@ -1,6 +1,6 @@
 //! `POST /v1/reload`: applied completely or not at all.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fixture::{FixtureServer, OLD_USERS, RULES, TestStore, key};
 use testkit::client::{Client, metric};
@@ -42,6 +42,35 @@ fn valid_config_applies_to_the_next_request() {
         r#"{"member":true}"#,
         "an audience that comes back is loaded again"
     );
+}
+
+/// Pods with one config show one hash, so a fleet that is divided can be seen.
+#[test]
+fn served_config_is_shown_by_its_id() {
+    let server = FixtureServer::with_everything("");
+    let mut admin = server.connect_admin();
+    let first = admin.get("/v1/status").ok()["config"].clone();
+    let id = |config: &Value| config["id"].as_str().unwrap().to_owned();
+    let shows = |server: &FixtureServer, config: &Value| {
+        let metrics = server.metrics();
+        let hash = u64::from_str_radix(&id(config)[..12], 16).unwrap();
+        assert_eq!(metric(&metrics, "rtad_config_hash"), hash as f64);
+        assert_eq!(
+            metric(&metrics, "rtad_config_loaded_timestamp_seconds"),
+            config["loaded_unix_seconds"].as_f64().unwrap()
+        );
+    };
+    shows(&server, &first);
+
+    server.write_config("", "not toml");
+    reload(&mut admin).problem(422, "bad_config");
+    assert_eq!(admin.get("/v1/status").ok()["config"], first);
+
+    server.write_config("", ONLY_VIP);
+    reload(&mut admin).ok();
+    let second = admin.get("/v1/status").ok()["config"].clone();
+    assert_ne!(id(&second), id(&first));
+    shows(&server, &second);
 }
 
 #[test]
