@@ -26,3 +26,4 @@ mod unlogged;
 
 pub use report::Report;
 pub use run::{Replay, ReplayError};
+pub use unlogged::changes_answers;

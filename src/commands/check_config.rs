@@ -1,5 +1,7 @@
 //! `rtad check-config`: the effective config and a summary of it, or every mistake in it.
 
+mod changes;
+
 use std::fmt::{self, Display, Formatter};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -16,12 +18,14 @@ use rtad_config::ConfigError;
 use rtad_config::values::Time;
 use rtad_core::snapshot::AudienceName;
 
+use changes::Changes;
+
 #[derive(Args)]
 pub struct CheckConfig {
     /// The config file
     file: PathBuf,
-    /// Refuse a change of experiments after this config file, the one in use, that moves devices to
-    /// other buckets
+    /// Say who gets other answers than under this config file, the one in use, and refuse a change
+    /// of experiments that moves devices to other buckets
     #[arg(long, value_name = "FILE")]
     previous: Option<PathBuf>,
 }
@@ -29,8 +33,9 @@ pub struct CheckConfig {
 pub fn run(arguments: &CheckConfig) -> Result<(), CommandError> {
     let assembly = read_config(&arguments.file, &Vec::new())?;
     let config = &assembly.config;
-    if let Some(previous) = &arguments.previous {
-        let previous = read_config(previous, &Vec::new())?.config;
+    let mut previous = None;
+    if let Some(file) = &arguments.previous {
+        let previous = previous.insert(read_config(file, &Vec::new())?.config);
         let mistakes = AssignedSlots::of(&previous.experiments).moves(&config.experiments);
         if !mistakes.is_empty() {
             return Err(OfflineError::Config(ConfigError { mistakes }).into());
@@ -43,6 +48,10 @@ pub fn run(arguments: &CheckConfig) -> Result<(), CommandError> {
     // After the config, for a person; a script reads stdout alone.
     let file = arguments.file.display();
     let _ = write!(std::io::stderr(), "{file}: valid\n{}", Summary(&assembly));
+    if let Some(before) = &previous {
+        let after = config;
+        let _ = write!(std::io::stderr(), "{}", Changes { before, after });
+    }
     Ok(())
 }
 
@@ -61,6 +70,7 @@ impl Display for Summary<'_> {
             ..
         } = &self.0.config;
         let every = Time(store.poll_interval);
+        writeln!(f, "config     {}", self.0.config.id)?;
         writeln!(f, "store      {}, polled every {every}", store.url)?;
         writeln!(f, "decisions  {}", server.listen)?;
         writeln!(f, "admin      {}", server.admin_listen)?;
@@ -81,7 +91,12 @@ impl Display for Summary<'_> {
             writeln!(f, "audience   each in the store")?;
         }
         for strategy in strategies {
-            writeln!(f, "strategy   {}: {}", strategy.name, self.rule(strategy))?;
+            writeln!(
+                f,
+                "strategy   {}: {}",
+                strategy.name,
+                rule_text(&self.0.config, strategy)
+            )?;
             if let Some(cap) = &strategy.cap {
                 writeln!(f, "cap        {}: {}", strategy.name, limit(cap))?;
             }
@@ -124,36 +139,34 @@ const fn api(config: &Config) -> &'static str {
     }
 }
 
-impl Summary<'_> {
-    /// Which devices get a bid, and when.
-    fn rule(&self, strategy: &StrategyConfig) -> String {
-        let Config {
-            audiences,
-            experiments: configs,
-            ..
-        } = &self.0.config;
-        let when = strategy.when.as_ref().map(|when| {
-            let index = |name: &AudienceName| audiences.iter().position(|it| it.name == *name);
-            let rule = when.rule(&index, &PartNames::of(configs));
-            rule.to_text(
-                &|index| audiences[index].name.to_string(),
-                &experiments(configs),
-            )
-        });
-        let mut conditions = Vec::new();
-        if !strategy.exclude.is_empty() {
-            let names: Vec<_> = strategy.exclude.iter().map(AudienceName::as_str).collect();
-            conditions.push(format!("unless in {}", names.join(", ")));
-        }
-        conditions.extend(when.map(|when| format!("if {when}")));
-        conditions.extend(strategy.schedule().map(|_| "by its schedule".to_owned()));
-        let bid = if strategy.shadow {
-            "in shadow, bid"
-        } else {
-            "bid"
-        };
-        format!("{bid} {}", conditions.join(", "))
+/// Which devices get a bid, and when.
+fn rule_text(config: &Config, strategy: &StrategyConfig) -> String {
+    let Config {
+        audiences,
+        experiments: configs,
+        ..
+    } = config;
+    let mut conditions = Vec::new();
+    if !strategy.exclude.is_empty() {
+        let names: Vec<_> = strategy.exclude.iter().map(AudienceName::as_str).collect();
+        conditions.push(format!("unless in {}", names.join(", ")));
     }
+    if let Some(when) = &strategy.when {
+        let index = |name: &AudienceName| audiences.iter().position(|it| it.name == *name);
+        let rule = when.rule(&index, &PartNames::of(configs));
+        let name = |index: usize| audiences[index].name.to_string();
+        conditions.push(format!("if {}", rule.to_text(&name, &experiments(configs))));
+    }
+    if strategy.schedule().is_some() {
+        conditions.push("by its schedule".to_owned());
+    }
+
+    let bid = if strategy.shadow {
+        "in shadow, bid"
+    } else {
+        "bid"
+    };
+    format!("{bid} {}", conditions.join(", "))
 }
 
 /// The number of devices that get a bid on this pod.

@@ -327,6 +327,14 @@ impl Unlogged {
     }
 }
 
+/// Whether answers may depend on a key, such as `strategy.cap.per`, secrets aside.
+pub fn changes_answers(key: &str) -> bool {
+    match treatment_of(key) {
+        Treatment::Decided | Treatment::Devices | Treatment::Gap(_) => true,
+        Treatment::NoAnswer | Treatment::Secret => false,
+    }
+}
+
 fn treatment_of(key: &str) -> Treatment {
     for (treatment, keys) in KEYS {
         if keys.iter().any(|known| is_key(key, known)) {

@@ -67,6 +67,11 @@ strategies = { 1 = "vips", 2 = "new-users" }
         !text.contains("not shown") && !checked.stdout.contains("not shown"),
         "{text}"
     );
+    let has_id = |line: &str| {
+        line.strip_prefix("config     ")
+            .is_some_and(|id| id.len() == 16)
+    };
+    assert!(text.lines().any(has_id), "{text}");
     for line in [
         &format!("{}: valid", file.display()),
         "decisions  127.0.0.1:0",
@@ -122,6 +127,8 @@ fn change_that_moves_devices_to_other_buckets_is_refused() {
     ] {
         let checked = change(experiment, bucket, slots);
         assert_eq!(checked.status, Some(0), "{slots}");
+        let text = checked.stderr;
+        assert!(text.contains("\nchange     experiment e"), "{text}");
     }
 }
 
