@@ -8,17 +8,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtad::config::{
-    AssignedSlots, CapConfig, Config, ExperimentConfig, PartNames, PlatformConfig, SignatureMode,
-    StrategyConfig, experiments,
+    AssignedSlots, CapConfig, Config, PartNames, PlatformConfig, SignatureMode, StrategyConfig,
+    experiments as rules_of,
 };
 use rtad::offline::{OfflineError, read_config};
 use rtad::serve::Assembly;
+use rtad::strategy::{Experiment, NO_BUCKET};
 use rtad_cli::command_error::CommandError;
 use rtad_config::ConfigError;
 use rtad_config::values::Time;
 use rtad_core::snapshot::AudienceName;
 
-use changes::Changes;
+use changes::{Changes, percent, share_with_bucket};
 
 #[derive(Args)]
 pub struct CheckConfig {
@@ -101,9 +102,8 @@ impl Display for Summary<'_> {
                 writeln!(f, "cap        {}: {}", strategy.name, limit(cap))?;
             }
         }
-        for ExperimentConfig { name, buckets, .. } in experiments {
-            let names: Vec<_> = buckets.iter().map(|bucket| bucket.name.as_str()).collect();
-            writeln!(f, "experiment {name}: buckets {}", names.join(", "))?;
+        for experiment in rules_of(experiments) {
+            writeln!(f, "experiment {}: {}", experiment.name, shares(&experiment))?;
         }
         for platform in platforms {
             let PlatformConfig {
@@ -120,7 +120,7 @@ impl Display for Summary<'_> {
                 "platform   {name}: {kind} at {path}, {count} {noun}, {access}"
             )?;
         }
-        for warning in self.0.warnings(true) {
+        for warning in self.0.warnings() {
             writeln!(f, "warning    {warning}")?;
         }
         Ok(())
@@ -155,7 +155,7 @@ fn rule_text(config: &Config, strategy: &StrategyConfig) -> String {
         let index = |name: &AudienceName| audiences.iter().position(|it| it.name == *name);
         let rule = when.rule(&index, &PartNames::of(configs));
         let name = |index: usize| audiences[index].name.to_string();
-        conditions.push(format!("if {}", rule.to_text(&name, &experiments(configs))));
+        conditions.push(format!("if {}", rule.to_text(&name, &rules_of(configs))));
     }
     if strategy.schedule().is_some() {
         conditions.push("by its schedule".to_owned());
@@ -167,6 +167,25 @@ fn rule_text(config: &Config, strategy: &StrategyConfig) -> String {
         "bid"
     };
     format!("{bid} {}", conditions.join(", "))
+}
+
+/// The shares of devices in the parts of an experiment.
+fn shares(experiment: &Experiment) -> String {
+    let mut parts = Vec::new();
+    for bucket in &experiment.buckets {
+        let only = Experiment {
+            buckets: vec![bucket.clone()],
+            ..experiment.clone()
+        };
+        let share = percent(share_with_bucket(&only, &only));
+        parts.push(format!("{} {share}", bucket.name));
+    }
+
+    let none = 1.0 - share_with_bucket(experiment, experiment);
+    if none > 1e-9 {
+        parts.push(format!("{NO_BUCKET} {}", percent(none)));
+    }
+    parts.join(", ")
 }
 
 /// The number of devices that get a bid on this pod.

@@ -53,6 +53,8 @@ pub struct KindRules {
     pub carries: fn(ValueKey) -> bool,
     /// The values whose bounds its protocol publishes.
     pub value_bounds: &'static [ValueBounds],
+    /// The least time for which the platform keeps an answer; zero if it is not known.
+    pub least_cache: Duration,
     /// The greatest number of a bucket's tag.
     pub most_tag_number: u32,
     /// Whether keys of [`PlatformConfig`] map its bodies.

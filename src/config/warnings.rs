@@ -1,5 +1,8 @@
 //! Warnings: consequences of valid settings that surprise.
 
+mod cache_times;
+mod unused;
+
 use std::collections::BTreeSet;
 
 use super::Config;
@@ -35,10 +38,16 @@ impl Config {
             .filter_map(|it| of_experiment(it, strategies, &platforms));
         let of_parts = experiments.iter().flat_map(|it| of_parts(it, strategies));
         let caps = self.of_caps(is_on_kubernetes).into_iter();
-        caps.chain(of_strategies)
+        let mut warnings: Vec<_> = caps
+            .chain(of_strategies)
             .chain(of_experiments)
             .chain(of_parts)
-            .collect()
+            .collect();
+        for protocol in &platforms {
+            warnings.extend(cache_times::of_platform(protocol, strategies));
+        }
+        warnings.extend(unused::of_config(self));
+        warnings
     }
 
     /// Caps that begin at zero again.
@@ -94,6 +103,12 @@ impl Protocol<'_> {
         let verdicts = response.and_then(|response| response.verdicts.as_ref());
         (self.kind.carries)(key)
             || verdicts.is_some_and(|verdicts| verdicts.values().any(|(mapped, _)| mapped == key))
+    }
+
+    /// Whether its answers have a cache time.
+    fn carries_cache(&self) -> bool {
+        let response = self.platform.response.as_ref();
+        !self.kind.is_mapped || response.is_some_and(|response| response.cache.is_some())
     }
 
     /// Whether its answers have a part of the tag.

@@ -26,6 +26,9 @@ pub struct Reloaded {
     pub changed: Vec<String>,
     /// Changed keys that take effect only after a restart.
     pub needs_restart: Vec<&'static str>,
+    /// New audiences that have no snapshot yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without_snapshot: Vec<String>,
 }
 
 /// The config that is served.

@@ -61,6 +61,7 @@ pub(super) const KIND: Kind = Kind {
         sends: |_| false,
         carries: |_| false,
         value_bounds: &[],
+        least_cache: Duration::ZERO,
         most_tag_number: u32::MAX,
         is_mapped: true,
     },

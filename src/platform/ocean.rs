@@ -4,6 +4,8 @@
 //! `bid_type` states whether any strategy bids, and is written even as 0. A `status_code` other
 //! than 0 means an error, not a no-bid: it answers unreadable requests.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use prost_reflect::MessageDescriptor;
 
@@ -54,6 +56,7 @@ pub(super) const KIND: Kind = Kind {
         },
         // Bounds are not published.
         value_bounds: &[],
+        least_cache: Duration::ZERO,
         most_tag_number: 10,
         is_mapped: false,
     },

@@ -7,6 +7,8 @@
 mod answer;
 mod request;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use prost_reflect::MessageDescriptor;
 
@@ -80,6 +82,7 @@ pub(super) const KIND: Kind = Kind {
                 most: 5.0,
             },
         ],
+        least_cache: Duration::from_secs(3600),
         most_tag_number: u32::MAX,
         is_mapped: false,
     },

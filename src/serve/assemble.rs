@@ -99,7 +99,8 @@ impl Assembly {
 
     /// Consequences of valid settings that surprise: a sentence each. On Kubernetes a cache
     /// directory may be empty in a new pod.
-    pub fn warnings(&self, is_on_kubernetes: bool) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
+        let is_on_kubernetes = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
         self.config
             .warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules))
     }

@@ -9,6 +9,7 @@ use rtad_core::backoff::Backoff;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::error_chain::error_chain;
 use rtad_core::files::SETTLING;
+use rtad_core::snapshot::AudienceName;
 
 use super::assemble::Assembly;
 use crate::config::{AssignedSlots, Config};
@@ -43,8 +44,7 @@ pub fn read_settled(reread: &Reread) -> Result<Assembly, String> {
 
 /// Logs the warnings about a config.
 pub fn warn_of(assembly: &Assembly) {
-    let is_on_kubernetes = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    for warning in assembly.warnings(is_on_kubernetes) {
+    for warning in assembly.warnings() {
         tracing::warn!("{warning}");
     }
 }
@@ -71,6 +71,13 @@ fn loaded_now(config: &Config, telemetry: &Telemetry) -> ServedConfig {
     };
     telemetry.config_loaded(&served_config.id, served_config.loaded_unix_seconds);
     served_config
+}
+
+/// A config that a reload serves.
+struct ReloadedConfig {
+    config: Config,
+    /// Its audiences without a snapshot.
+    unloaded: Vec<AudienceName>,
 }
 
 /// The content of the files.
@@ -173,11 +180,23 @@ impl Reloader {
         };
         self.telemetry.reloaded(result.is_ok());
         self.refusal.send_replace(result.as_ref().err().cloned());
-        let config = result.map_err(|reason| {
+        let served = result.map_err(|reason| {
             tracing::warn!(reason, "config not reloaded; the old one stays");
             state.refused = Some(found.clone());
             reason
         })?;
+        let config = served.config;
+        let mut without_snapshot = Vec::new();
+        for name in served.unloaded {
+            if !state.config.audiences.iter().any(|it| it.name == name) {
+                tracing::warn!(
+                    audience = name.as_str(),
+                    "the reloaded config has an audience that the store does not have: decisions \
+                     that depend on it are unavailable"
+                );
+                without_snapshot.push(name.to_string());
+            }
+        }
         for removed in config.removals(&state.config) {
             tracing::warn!(removed, "the reloaded config lacks what was served");
         }
@@ -198,11 +217,12 @@ impl Reloader {
             reloaded: true,
             changed,
             needs_restart,
+            without_snapshot,
         })
     }
 
-    /// Serves an assembly, and returns its config.
-    async fn serve(&self, assembly: Assembly) -> Result<Config, String> {
+    /// Serves an assembly.
+    async fn serve(&self, assembly: Assembly) -> Result<ReloadedConfig, String> {
         warn_of(&assembly);
         let (done, answered) = oneshot::channel();
         let gone = || "rtad is stopping".to_owned();
@@ -212,11 +232,11 @@ impl Reloader {
             log.add_config(&config);
         }
         self.commands.send(command).await.map_err(|_| gone())?;
-        answered
+        let unloaded = answered
             .await
             .map_err(|_| gone())?
             .map_err(|error| error_chain(&error))?;
-        Ok(config)
+        Ok(ReloadedConfig { config, unloaded })
     }
 
     /// Reads the files on the blocking pool, in this way.

@@ -31,8 +31,11 @@ pub enum SyncCommand {
     /// Poll the store now; answered after the poll.
     Poll(oneshot::Sender<()>),
     /// Serve this plan, all of it or nothing, and poll the store. Answered after the polls, or
-    /// before the end of those that take long.
-    Reload(Box<CatalogPlan>, oneshot::Sender<Result<(), SyncError>>),
+    /// before the end of those that take long, with the audiences that have no snapshot.
+    Reload(
+        Box<CatalogPlan>,
+        oneshot::Sender<Result<Vec<AudienceName>, SyncError>>,
+    ),
 }
 
 impl Syncer {
@@ -100,14 +103,15 @@ impl Syncer {
                         let reloaded = reloaded.unwrap_or(Err(SyncError::Internal));
                         self.start_polling(&mut tasks, &mut polled);
                         let (sync, (ended, polls)) = (Arc::clone(&self), oneshot::channel());
+                        let polling = Arc::clone(&self);
                         tasks.spawn_local(async move {
-                            sync.repoll_all().await;
+                            polling.repoll_all().await;
                             let _ = ended.send(());
                         });
                         // A poll may load a generation for minutes.
                         tasks.spawn_local(async move {
                             let _ = timeout_at(deadline, polls).await;
-                            let _ = done.send(reloaded);
+                            let _ = done.send(reloaded.map(|()| sync.unloaded()));
                         });
                     }
                 },
@@ -169,6 +173,14 @@ impl Syncer {
                 () = repolled => {}
             }
         }
+    }
+
+    /// The audiences without a snapshot.
+    fn unloaded(&self) -> Vec<AudienceName> {
+        let catalog = self.serving.load();
+        let audiences = catalog.audiences().iter();
+        let unloaded = audiences.filter(|audience| audience.snapshot.is_none());
+        unloaded.map(|audience| audience.name.clone()).collect()
     }
 
     fn names(&self) -> Vec<AudienceName> {

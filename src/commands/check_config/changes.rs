@@ -208,7 +208,7 @@ fn strategy_named<'c>(config: &'c Config, name: &str) -> Option<&'c StrategyConf
 
 /// Share of all devices that have the same bucket of both: slots of the layer and of buckets are
 /// independent.
-fn share_with_bucket(experiment: &Experiment, other: &Experiment) -> f64 {
+pub fn share_with_bucket(experiment: &Experiment, other: &Experiment) -> f64 {
     let mut buckets = 0.0;
     for bucket in &experiment.buckets {
         if let Some(same) = other.buckets.iter().find(|it| it.name == bucket.name) {
@@ -225,7 +225,7 @@ fn common_share(slots: &Slots, other: &Slots) -> f64 {
 }
 
 /// A share in percent, such as `12.5 %`.
-fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let rounded = (share * 1e4).round() / 1e2;
     format!("{rounded} %")
 }

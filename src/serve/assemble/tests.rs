@@ -2,6 +2,7 @@
 
 mod custom;
 mod platforms;
+mod warnings;
 
 use super::Assembly;
 use crate::config::SwapMode;

@@ -82,7 +82,7 @@ strategies = { 1 = "vips", 2 = "new-users" }
         "strategy   vips: bid if old_users",
         "strategy   ruled: in shadow, bid unless in vip, if all(bucket(halves:a), \
          none(old_users)), by its schedule",
-        "experiment halves: buckets a",
+        "experiment halves: a 50 %, none 50 %",
         "platform   tencent: tencent at /rta/tencent, 1 strategy, open to every caller",
         "platform   ocean: ocean at /rta/ocean, 2 strategies, admitted by header",
     ] {
@@ -136,17 +136,18 @@ fn change_that_moves_devices_to_other_buckets_is_refused() {
 #[test]
 fn forgotten_caps_are_warned_about() {
     let store = TestStore::empty();
-    let warnings = |store_keys: &str, cap: &str| {
+    let warnings = |store_keys: &str, cap: &str, variables: &[(&str, &str)]| {
         let leases = "[cap_leases]\nbackend = \"redis://cache.internal\"";
         let cap = format!("[strategy.cap]\nunique_devices = 9\nper = \"day\"\n{cap}");
         let file = store.config_file("", &format!("{store_keys}\n{leases}\n{RULES}{cap}"));
-        let text = check(&file, &[]).stderr;
+        let text = check(&file, variables).stderr;
         let lines = text
             .lines()
             .filter_map(|line| line.strip_prefix("warning    "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     let kept = "cache_dir = \"cache\"";
+    let kubernetes = [("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
     for (store_keys, cap, expected) in [
         (
             "",
@@ -164,10 +165,12 @@ fn forgotten_caps_are_warned_about() {
             "counts returning devices again after a restart",
         ),
     ] {
-        let found = warnings(store_keys, cap);
+        let found = warnings(store_keys, cap, &kubernetes);
         assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
     }
-    assert!(warnings(kept, "leased = true").is_empty());
+    assert!(warnings(kept, "leased = true", &kubernetes).is_empty());
+    // Elsewhere a directory is kept.
+    assert!(warnings(kept, "share = 0.5", &[]).is_empty());
 }
 
 /// Reading a pipe would block, and every later reload with it.

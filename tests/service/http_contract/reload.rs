@@ -44,6 +44,24 @@ fn valid_config_applies_to_the_next_request() {
     );
 }
 
+#[test]
+fn new_audience_that_the_store_lacks_is_named() {
+    let server = FixtureServer::with_everything("");
+    let mut admin = server.connect_admin();
+    let audience = "[[audience]]\nname = \"payers\"\nrequired = false\n";
+    server.write_config("", &format!("{audience}{RULES}"));
+    let reloaded = reload(&mut admin).ok();
+    assert_eq!(
+        reloaded["without_snapshot"],
+        json!(["payers"]),
+        "{reloaded}"
+    );
+
+    // Known since the last reload, like the audience of the fixture that the store lacks.
+    let reloaded = reload(&mut admin).ok();
+    assert_eq!(reloaded.get("without_snapshot"), None, "{reloaded}");
+}
+
 /// Pods with one config show one hash, so a fleet that is divided can be seen.
 #[test]
 fn served_config_is_shown_by_its_id() {

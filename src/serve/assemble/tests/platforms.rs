@@ -112,15 +112,15 @@ fn numbers_of_tags_are_within_the_bounds_of_the_strategys_platforms() {
 #[test]
 fn settings_that_platforms_lack_are_warned_about() {
     let tested = "[[experiment]]\nname = \"e\"\n\
-                  buckets = [{ name = \"b\", slots = \"0..1\", tag = \"t\" }]\n\
+                  buckets = [{ name = \"b\", slots = \"0..10000\", tag = \"t\" }]\n\
                   [[strategy]]\nname = \"tested\"\n\
                   when = { os = \"ios\", slot = \"7\", bucket = \"e:b\", \
                   any = [{ region = \"1\" }, { absent = \"region\" }] }\n\
                   [[strategy.value]]\nweight = 1.5\nquality = 2\n";
     let warnings = |platform: &str| {
-        read(&format!("{tested}{platform}"))
-            .unwrap()
-            .warnings(false)
+        let api = "[server.api]\npublic = true\n";
+        let assembly = read(&format!("{tested}{platform}{api}"));
+        assembly.unwrap().warnings()
     };
     let tencent = TENCENT.replace("\"first\"", "\"tested\"");
     let slot = "the condition of tested reads slot, which the platform tencent never sends: \
