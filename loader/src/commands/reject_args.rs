@@ -142,13 +142,32 @@ pub enum Hint {
     Declared(String),
     /// Their rows have no value.
     NoValue,
+    /// They are whole rows.
+    Rows(&'static str),
     Unknown,
 }
 
 impl Hint {
-    fn of(counts: &Counts) -> Self {
-        if counts.of(Reason::Value) * 2 > counts.malformed() {
+    fn of(counts: &Counts, columns: &[ColumnReport]) -> Self {
+        let is_most = |count: u64| count * 2 > counts.malformed();
+        if is_most(counts.of(Reason::Value)) {
             return Self::NoValue;
+        }
+        if is_most(counts.of(Reason::RowLength)) {
+            return Self::Rows("with more or fewer cells than the first");
+        }
+        if is_most(counts.of(Reason::OpenQuote)) {
+            return Self::Rows("within a cell in quotes");
+        }
+
+        // A whole line of JSON has the look of a text with ids.
+        let mut in_columns = 0;
+        for column in columns {
+            in_columns += column.counts.malformed;
+        }
+        let whole_rows = counts.of(Reason::Malformed).saturating_sub(in_columns);
+        if !columns.is_empty() && is_most(whole_rows) {
+            return Self::Rows("that are no JSON object; expected one on each line");
         }
         counts.look().map_or(Self::Unknown, Self::Look)
     }
@@ -170,6 +189,7 @@ impl fmt::Display for Hint {
             }
             Self::Declared(kinds) => write!(f, "; its ids are declared as {kinds}"),
             Self::Look(look) => write!(f, "; most look like {look}"),
+            Self::Rows(which) => write!(f, "; most are rows {which}"),
             Self::NoValue => f.write_str(
                 "; most are ids of rows without a whole number from 0 to 15 in the column of \
                  --value",
@@ -288,7 +308,7 @@ impl RejectLimit {
                 rows: counts.rows,
                 blank: counts.of(Reason::Blank),
                 malformed,
-                hint: Hint::of(counts),
+                hint: Hint::of(counts, columns),
             });
         }
         self.check_ratios(part, counts, columns)
@@ -302,7 +322,7 @@ impl RejectLimit {
         columns: &[ColumnReport],
     ) -> Result<(), InputRejected> {
         let values = counts.values - counts.of(Reason::Blank);
-        self.check_ratio(part, counts.malformed(), values, Hint::of(counts))?;
+        self.check_ratio(part, counts.malformed(), values, Hint::of(counts, columns))?;
 
         if columns.len() < 2 {
             return Ok(());

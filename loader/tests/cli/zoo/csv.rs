@@ -301,7 +301,8 @@ fn quotes() -> Vec<Case> {
             &idfas[999..],
             "\"2026-11-22\",ID,1,5\" screen,\"open, \"\"x\"\"\r\n",
         );
-    let most = " are malformed";
+    let in_quotes = "; most are rows within a cell in quotes";
+    let other_length = "; most are rows with more or fewer cells than the first";
     vec![
         refused(
             "csv, a quote open in the last row",
@@ -326,49 +327,49 @@ fn quotes() -> Vec<Case> {
             "csv, rows between two quotes",
             format!("n,id\n{table}\"1,{}1\",{one}\n", within("ID\n1,")),
             CSV,
-            most,
+            in_quotes,
         ),
         refused(
             "csv, pairs of rows between quotes",
             format!("n,id,m\n{}", within("1,ID,\"a\n2,ID,b\"\n")),
             CSV,
-            "no usable id in ",
+            in_quotes,
         ),
         refused(
             "csv of one column, rows between two quotes",
             format!("id\n{}\"{}\"\n", lines(&many), within("ID\n")),
             CSV,
-            most,
+            in_quotes,
         ),
         refused(
             "csv, delimiters at the end, rows between two quotes",
             format!("n,id,\n{ended}\"1,{}1\",{one},\n", within("ID,\n1,")),
             CSV,
-            most,
+            in_quotes,
         ),
         refused(
             "csv, delimiters at the end of rows alone, rows between two quotes",
             format!("n,id\n{ended}1,\"{}{one}\",\n", within("ID,\n1,")),
             CSV,
-            most,
+            in_quotes,
         ),
         refused(
             "csv, escapes not declared",
             format!("n,id\n{}", within("a\\,b,ID\n")),
             CSV,
-            "no usable id in 100 rows",
+            other_length,
         ),
         refused(
             "csv, short rows",
             format!("n,id,m\n{}", within("1,ID\n")),
             CSV,
-            "no usable id in 100 rows",
+            other_length,
         ),
         refused(
             "csv, some long rows",
             format!("n,id\n{}", within("1,ID\n")) + &format!("1,2,{one}\n").repeat(10),
             CSV,
-            most,
+            other_length,
         ),
     ]
 }

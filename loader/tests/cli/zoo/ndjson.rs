@@ -183,6 +183,16 @@ fn malformed() -> Vec<Case> {
             " rows",
         ),
         refused(
+            "ndjson, an array over lines, without a comma after the last",
+            format!(
+                "[\n{}{{\"id\":\"{}\"}}\n]",
+                each(&md5s, "{\"id\":\"ID\"},\n"),
+                md5s[0]
+            ),
+            NDJSON,
+            "; most are rows that are no JSON object",
+        ),
+        refused(
             "ndjson, pretty",
             each(&md5s, "{\n  \"id\": \"ID\"\n}\n"),
             NDJSON,
