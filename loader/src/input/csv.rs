@@ -22,6 +22,8 @@ mod source;
 use std::collections::HashSet;
 use std::io::{self, Read};
 
+use rtad_core::device::trim;
+
 use super::block::{Block, Pool};
 use super::cells::Cells;
 use super::content::{could_be_id, hole};
@@ -213,10 +215,7 @@ fn read_rows<R: Read>(
         next_line = table.read_row(reader, position, &mut record)?;
     }
     // A blank cell is no name, though a header may end with a delimiter.
-    let names = header
-        .iter()
-        .map(<[u8]>::trim_ascii)
-        .filter(|name| !name.is_empty());
+    let names = header.iter().map(trim).filter(|name| !name.is_empty());
     let names: HashSet<&[u8]> = names.collect();
 
     let mut decoded = Vec::new();
@@ -278,7 +277,7 @@ fn is_of_names(row: &csv::ByteRecord, names: &HashSet<&[u8]>) -> bool {
 /// Whether a row of names is the header again.
 #[cold]
 fn has_order_of(header: &csv::ByteRecord, row: &csv::ByteRecord) -> bool {
-    let names = header.iter().map(<[u8]>::trim_ascii);
+    let names = header.iter().map(trim);
     row.iter().map(name_in).eq(names)
 }
 
@@ -287,14 +286,14 @@ fn has_order_of(header: &csv::ByteRecord, row: &csv::ByteRecord) -> bool {
 fn name_in(cell: &[u8]) -> &[u8] {
     let name = without_mark(cell);
     let quoted = if name.len() < cell.len() {
-        name.trim_ascii()
+        trim(name)
     } else {
         &[]
     };
     let inner = quoted
         .strip_prefix(b"\"")
         .and_then(|rest| rest.strip_suffix(b"\""));
-    inner.unwrap_or(name).trim_ascii()
+    trim(inner.unwrap_or(name))
 }
 
 /// Whether a line of a row is one by itself: it has as many cells, any others are empty, and a
@@ -346,10 +345,11 @@ pub fn find_columns(
 ) -> Result<Vec<usize>, InputError> {
     let names: Vec<_> = header
         .iter()
-        .map(|cell| String::from_utf8_lossy(cell.trim_ascii()))
+        .map(|cell| String::from_utf8_lossy(trim(cell)))
         .collect();
     let find = |column: &Column| {
-        let mut found = (0..names.len()).filter(|index| names[*index] == column.name.as_str());
+        let wanted = trim(column.name.as_bytes());
+        let mut found = (0..names.len()).filter(|index| names[*index].as_bytes() == wanted);
         match (found.next(), found.next()) {
             (Some(index), None) => Ok(index),
             (Some(_), Some(_)) => Err(InputError::ColumnTwice {
@@ -378,7 +378,7 @@ fn name_columns(
     let mut indexes = find_columns(name, first, columns);
     if let Err(InputError::Column { column, found, .. }) = &mut indexes {
         let mut cells = first.iter();
-        let id = cells.position(|cell| could_be_id(&String::from_utf8_lossy(cell.trim_ascii())));
+        let id = cells.position(|cell| could_be_id(&String::from_utf8_lossy(trim(cell))));
         let index = id.or_else(|| column_index(column));
         if let Some(index) = index {
             let number = index + 1;

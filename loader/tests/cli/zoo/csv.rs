@@ -420,6 +420,12 @@ fn headers() -> Vec<Case> {
         refused("csv without a row", "", CSV, "none: it is empty"),
         refused("HTML as csv", page, CSV, "is markup"),
         read(
+            "csv, marks and wide spaces around a name",
+            format!("\u{feff}\u{feff}n,\u{3000}id\u{a0}\n{table}"),
+            CSV,
+            all(8000),
+        ),
+        read(
             "joined csvs",
             format!("x9,n\n{other}x9,n\n\u{feff}\"x9\",n\n{other}"),
             "--format csv --column x9",
