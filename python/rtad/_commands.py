@@ -143,6 +143,8 @@ def _write(
         files = [files]
     if source is not None and files:
         raise TypeError("source and files: expected one of them")
+    if source is None and not files:
+        raise TypeError("source or files: expected one of them, found none")
     for flag, argument in ("column", "columns"), ("id_kind", "kind"):
         if flag in flags:
             raise TypeError(f"{flag}: expected as {argument}=")

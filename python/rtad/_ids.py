@@ -16,7 +16,7 @@ def column(ids: Ids, wanted: Collection[str] = ()) -> Any:
     """An object that exports Arrow; the bytes, width and padding of a NumPy array; or a list. Of a
     frame, the wanted columns alone."""
     if is_arrow(ids):
-        return _of_polars(_of_pandas(ids, wanted), wanted)
+        return _of_pyarrow(_of_polars(_of_pandas(ids, wanted), wanted), wanted)
     if hasattr(ids, "__array_interface__"):
         return _of_numpy(ids)
     if isinstance(ids, (str, bytes, bytearray, memoryview)):
@@ -118,6 +118,19 @@ def _outer_columns(columns: Collection[str], wanted: Collection[str]) -> set[str
     """The wanted columns, with a struct for its members; none if one is missing."""
     outer = {one if one in columns else one.partition(".")[0] for one in wanted}
     return outer if outer <= set(columns) else set()
+
+
+def _of_pyarrow(ids: Any, wanted: Collection[str]) -> Any:
+    """Without columns that Arrow readers refuse, such as slices of structs in structs."""
+    pyarrow: Any = sys.modules.get("pyarrow")
+    if pyarrow is None or not isinstance(ids, (pyarrow.Table, pyarrow.RecordBatch)):
+        return ids
+    names = ids.column_names
+    # Not with members of structs: the error of an unknown one lists all columns.
+    if not wanted or not set(wanted) <= set(names):
+        return ids
+    # By number, so that a name that occurs twice is refused.
+    return ids.select([at for at, name in enumerate(names) if name in wanted])
 
 
 def _of_polars(ids: Any, wanted: Collection[str]) -> Any:

@@ -453,6 +453,7 @@ def test_warning_that_is_an_error_does_not_hide_the_publication(rtad, tmp_path, 
     [
         ("ids.txt", {}, "source: a text or a path: expected rows; files= takes paths"),
         (["a"], {"files": "ids.txt"}, "source and files: expected one of them"),
+        (None, {"files": []}, "source or files: expected one of them, found none"),
         (["a"], {"columns": "a", "column": "b"}, "column: expected as columns="),
         (["a"], {"id_kind": "oaid"}, "id_kind: expected as kind="),
         ({"a": ["x"]}, {"columns": "a"}, "source: an object of type builtins.dict: expected a "),
@@ -522,3 +523,15 @@ def test_index_of_pandas_is_a_column_if_it_is_named(rtad, tmp_path):
         report = rtad.build(str(tmp_path / str(number)), "a", source, columns="id")
         assert report["keys"] == (7 if number == 1 else 20), number
     assert len(rtad.keys("md5", frame[["id"]][thirds])) == 7
+
+
+def test_columns_of_pyarrow_that_are_not_read_may_have_any_type(rtad, tmp_path):
+    ids = synth(20)
+    nested = [{"a": {"b": 1}}] * 20
+    table = pyarrow.table({"id": ids, "nested": nested})
+    for number, source in enumerate((table.slice(3), table.to_batches(max_chunksize=7))):
+        report = rtad.build(str(tmp_path / str(number)), "a", source, columns="id")
+        assert report["keys"] == (17, 20)[number]
+    twice = pyarrow.Table.from_arrays([table["id"]] * 2, names=["id", "id"])
+    with pytest.raises(rtad.Error, match="has more than one column \"id\""):
+        rtad.build(str(tmp_path / "twice"), "a", twice, columns="id")
