@@ -183,7 +183,7 @@ impl Comparer {
                 gaps.note(gap.sentence.clone());
                 continue;
             }
-            // One note is enough: the last of the strategies that answer.
+            // One note a row, of a strategy that answers if there is one.
             let mut strategies = Vec::new();
             for decided in &self.decided_after.decisions {
                 if is_open(gap, decided, &self.after, &self.decided_after) {
