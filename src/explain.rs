@@ -30,7 +30,7 @@ mod text;
 mod trace;
 mod words;
 
-pub use id::{IdExplanation, explain_id};
+pub use id::{AskedId, IdExplanation, explain_id};
 pub use report::Explanation;
 pub use request::{Captured, audiences_of, explain};
 

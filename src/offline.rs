@@ -5,6 +5,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use rtad_cli::exit::{CommandFailure, ExitStatus};
@@ -61,6 +62,8 @@ pub struct OfflineRequest {
     pub headers: Vec<String>,
     /// The query string.
     pub query: Option<String>,
+    /// The time of the schedules; now without one.
+    pub at: Option<SystemTime>,
 }
 
 /// Reads the config and builds its platforms: flags over environment over file over defaults.
@@ -108,6 +111,7 @@ pub fn explain_request(
         body,
         headers,
         query,
+        at,
     } = request;
     let config = &assembly.config;
     if !config.platforms.iter().any(|one| one.name == platform) {
@@ -131,6 +135,7 @@ pub fn explain_request(
         .map(|text| header(text))
         .collect::<Result<_, _>>()?;
     let captured = Captured {
+        at,
         head: RequestHead {
             headers: &headers,
             query: query.as_deref(),

@@ -45,6 +45,7 @@ pub fn explain(
     query: Option<String>,
 ) -> PyResult<String> {
     let request = OfflineRequest {
+        at: None,
         platform,
         body,
         headers,

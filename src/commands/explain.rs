@@ -4,11 +4,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use clap::Args;
 use rtad::offline::{OfflineRequest, explain_request, read_config};
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::UsageMistake;
+use rtad_core::schedule::Moment;
 
 #[derive(Args)]
 pub struct Explain {
@@ -24,6 +26,9 @@ pub struct Explain {
     /// The query string of the captured request
     #[arg(long, value_name = "STRING")]
     query: Option<String>,
+    /// Decide by the schedules of this time, such as 2026-12-01T15:00:00+08:00
+    #[arg(long, value_name = "TIME")]
+    at: Option<Moment>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -42,6 +47,7 @@ pub fn run(arguments: Explain) -> Result<(), CommandError> {
         body,
         headers: arguments.headers,
         query: arguments.query,
+        at: arguments.at.map(SystemTime::from),
     };
     let explanation = explain_request(assembly, request)?;
     let text = if arguments.json {

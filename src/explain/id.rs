@@ -3,7 +3,7 @@
 //! The kind of an id is often unknown. The id is read as every kind that accepts it; kinds that
 //! yield the same key are one reading. Nothing is counted or logged.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
@@ -14,6 +14,17 @@ use crate::platform::{IdReader, Keys, Verdicts};
 use crate::strategy::{AttributeValues, Units};
 use crate::sync::SyncHistory;
 use rtad_core::device::{DeviceKey, IdKind, Unusable};
+
+/// An id to explain.
+#[derive(Clone, Copy)]
+pub struct AskedId<'a> {
+    /// The id.
+    pub id: &'a str,
+    /// Its kind, if known.
+    pub kind: Option<IdKind>,
+    /// The time of the schedules; now without one.
+    pub at: Option<SystemTime>,
+}
 
 /// The explanation of a single id.
 #[derive(Debug, Serialize)]
@@ -39,15 +50,15 @@ struct IdReading {
     strategies: Vec<StrategyExplained>,
 }
 
-/// Explains an id of `kind`, or of each kind that accepts it, for all audiences and strategies.
+/// Explains an id of a kind, or of each kind that accepts it, for all audiences and strategies.
 /// Costs a few lookups per audience.
 pub fn explain_id(
     catalog: &Catalog,
     ids: &IdReader,
     history: &SyncHistory,
-    kind: Option<IdKind>,
-    id: &str,
+    asked: &AskedId<'_>,
 ) -> IdExplanation {
+    let AskedId { id, kind, .. } = *asked;
     // The index of a raw field is that of its kind.
     let read_as = |kind: IdKind| (kind, ids.key_uncounted(kind.into(), id.as_bytes()));
     let kinds = kind.map_or_else(|| IdKind::ALL.to_vec(), |kind| vec![kind]);
@@ -65,7 +76,7 @@ pub fn explain_id(
     }
     let readings = groups
         .into_iter()
-        .map(|(key, kinds)| read(catalog, history, id, key, &kinds));
+        .map(|(key, kinds)| read(catalog, history, asked, key, &kinds));
     IdExplanation {
         readings: readings.collect(),
     }
@@ -74,7 +85,7 @@ pub fn explain_id(
 fn read(
     catalog: &Catalog,
     history: &SyncHistory,
-    id: &str,
+    asked: &AskedId<'_>,
     key: Result<DeviceKey, Unusable>,
     kinds: &[IdKind],
 ) -> IdReading {
@@ -90,7 +101,7 @@ fn read(
         units.add((*kind).into(), *key);
     }
     let keys = RequestKeys::of(Keys::from_iter(key), units);
-    let device = ExplainedDevice::new(catalog, &keys, AttributeValues::default());
+    let device = ExplainedDevice::new(catalog, &keys, AttributeValues::default(), asked.at);
 
     let mut audiences = Vec::new();
     for index in 0..catalog.audiences().len() {
@@ -116,7 +127,7 @@ fn read(
     IdReading {
         kinds: kinds.iter().map(|kind| kind.as_str()).collect(),
         result,
-        canonical: key.and_then(|key| canonical(id, first, key)),
+        canonical: key.and_then(|key| canonical(asked.id, first, key)),
         md5: key.map(|key| const_hex::encode(key.as_bytes())),
         shard: key.map(|key| format!("{:04x}", key.shard())),
         audiences,

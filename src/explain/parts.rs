@@ -121,23 +121,34 @@ pub struct ExplainedDevice<'a> {
     pub(super) facts: Facts<'a>,
     /// Kinds of the ids that are the units of the experiments, by index.
     pub(super) units: Vec<Option<IdKind>>,
+    /// The time of the decision.
+    at: SystemTime,
 }
 
 impl<'a> ExplainedDevice<'a> {
-    /// The device of a request with the facts about it.
-    pub fn new(catalog: &Catalog, keys: &RequestKeys, attributes: AttributeValues<'a>) -> Self {
+    /// The device of a request with the facts about it, under the schedules of a time.
+    pub fn new(
+        catalog: &Catalog,
+        keys: &RequestKeys,
+        attributes: AttributeValues<'a>,
+        at: Option<SystemTime>,
+    ) -> Self {
         let all = 0..catalog.strategies().len();
         let mut facts = catalog.no_facts(keys);
         facts.attributes = attributes;
         catalog.look_up(keys, all, &mut facts);
         catalog.complete(keys, &mut facts);
+        if let Some(at) = at {
+            catalog.pause_at(at, &mut facts);
+        }
 
         let mut units = Vec::new();
         for experiment in catalog.experiments().list() {
             let unit = keys.unit(experiment);
             units.push(unit.map(|(kind, _)| *kind));
         }
-        Self { facts, units }
+        let at = at.unwrap_or_else(SystemTime::now);
+        Self { facts, units, at }
     }
 }
 
@@ -168,13 +179,15 @@ pub fn explain_strategy(
             .map(|changes| changes.into_iter().map(change).collect())
             .collect(),
     });
-    let schedule = strategy
-        .schedule
-        .as_ref()
-        .map(|schedule| ScheduleExplained {
-            holds: schedule.holds(),
-            next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
+    let mut explained_schedule = None;
+    if let Some(schedule) = &strategy.schedule {
+        let next = schedule.next_change(device.at);
+        explained_schedule = Some(ScheduleExplained {
+            holds: !facts.paused.contains(&index),
+            next_change_unix_seconds: next.map(unix_seconds),
+            next_change: next.map(|next| schedule.local(next)),
         });
+    }
     let unknown = (decision.reason == Reason::Unavailable)
         .then(|| explain_unknown(catalog, strategy.unknown(facts)));
     let value = |(index, entry): (usize, &ValueEntry)| ValueExplained {
@@ -200,7 +213,7 @@ pub fn explain_strategy(
         strategy: Some(strategy.name.clone()),
         exclude: names(&strategy.exclude),
         when,
-        schedule,
+        schedule: explained_schedule,
         unknown,
         shadow: strategy.is_shadow,
         values: strategy.values.iter().enumerate().map(value).collect(),

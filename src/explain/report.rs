@@ -233,6 +233,9 @@ pub(super) struct ScheduleExplained {
     pub(super) holds: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next_change_unix_seconds: Option<u64>,
+    /// The next change in the schedule's zone.
+    #[serde(skip)]
+    pub(super) next_change: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -27,6 +27,8 @@ use crate::sync::SyncHistory;
 pub struct Captured<'a> {
     /// Headers and query string.
     pub head: RequestHead<'a>,
+    /// The time of the schedules; now without one.
+    pub at: Option<SystemTime>,
     /// Whether the headers are complete; if not, the caller's access is not checked.
     pub has_headers: bool,
     /// The body's bytes.
@@ -61,6 +63,7 @@ pub fn explain(
 ) -> Explanation {
     let Captured {
         head,
+        at: time,
         has_headers,
         body,
         encoding,
@@ -85,6 +88,11 @@ pub fn explain(
         let trace = Trace::of(read, ids);
         let mut facts = catalog.no_facts(&trace.keys);
         catalog.add_facts(&trace.keys, read, &mut facts);
+        if let Some(time) = time {
+            // A strategy that is paused now was not looked up.
+            catalog.complete(&trace.keys, &mut facts);
+            catalog.pause_at(time, &mut facts);
+        }
         catalog.decide(read.strategies(), &facts, answered);
         catalog.would_admit(&trace.keys, at, answered);
         decided.push((trace, answered.clone()));
@@ -109,12 +117,12 @@ pub fn explain(
 
     let indexes = named_audiences(catalog, platform);
     let strategies = match is_of_devices {
-        true => explain_devices(catalog, platform, &read, &mut trace, decided),
+        true => explain_devices(catalog, platform, &read, time, &mut trace, decided),
         false => {
             let verdicts = decided
                 .pop()
                 .map_or_else(Verdicts::new, |(_, verdicts)| verdicts);
-            explain_strategies(catalog, platform, &read, &trace, &verdicts)
+            explain_strategies(catalog, platform, &read, time, &trace, &verdicts)
         }
     };
     // The ids of several devices have no membership as a whole.
@@ -232,10 +240,11 @@ fn explain_strategies(
     catalog: &Catalog,
     platform: &Platform,
     read: &Read<'_>,
+    at: Option<SystemTime>,
     trace: &Trace,
     verdicts: &Verdicts,
 ) -> Vec<StrategyExplained> {
-    let device = ExplainedDevice::new(catalog, &trace.keys, read.attributes());
+    let device = ExplainedDevice::new(catalog, &trace.keys, read.attributes(), at);
     let decided = |(id, index): (String, usize)| {
         let decision = verdicts
             .iter()
@@ -263,6 +272,7 @@ fn explain_devices(
     catalog: &Catalog,
     platform: &Platform,
     read: &Read<'_>,
+    at: Option<SystemTime>,
     trace: &mut Trace,
     decided: Vec<(Trace, Verdicts)>,
 ) -> Vec<StrategyExplained> {
@@ -270,7 +280,7 @@ fn explain_devices(
     let listed = trace.ids.len();
     trace.ids.clear();
     for (mut device, verdicts) in decided.into_iter().take(listed) {
-        let strategies = explain_strategies(catalog, platform, read, &device, &verdicts);
+        let strategies = explain_strategies(catalog, platform, read, at, &device, &verdicts);
         let Some(id) = device.ids.pop() else { continue };
         let of_device = |one| StrategyExplained {
             device: Some(id.value.clone()),

@@ -6,7 +6,7 @@ mod requests;
 mod strategies;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -147,6 +147,21 @@ impl Fixture {
         headers: &[(&'static str, &'static str)],
         body: &[u8],
     ) -> Explanation {
+        self.explained(platform, headers, body, None)
+    }
+
+    /// Explained under the schedules of a time.
+    fn at(&self, platform: &str, body: &[u8], at: Option<SystemTime>) -> Explanation {
+        self.explained(platform, &[], body, at)
+    }
+
+    fn explained(
+        &self,
+        platform: &str,
+        headers: &[(&'static str, &'static str)],
+        body: &[u8],
+        at: Option<SystemTime>,
+    ) -> Explanation {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (
                 HeaderName::from_static(name),
@@ -155,6 +170,7 @@ impl Fixture {
         };
         let headers: HeaderMap = headers.iter().map(pair).collect();
         let captured = Captured {
+            at,
             head: RequestHead {
                 headers: &headers,
                 query: None,

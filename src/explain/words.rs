@@ -378,15 +378,9 @@ fn of_buckets(one: &StrategyExplained) -> String {
 }
 
 fn of_schedule(one: &StrategyExplained) -> String {
-    let next = one
-        .schedule
-        .as_ref()
-        .and_then(|schedule| schedule.next_change_unix_seconds);
-    match next.map(|at| std::time::UNIX_EPOCH + Duration::from_secs(at)) {
-        Some(at) => {
-            let at = humantime::format_rfc3339_seconds(at);
-            format!("its schedule does not hold now, and holds from {at}")
-        }
+    let schedule = one.schedule.as_ref();
+    match schedule.and_then(|schedule| schedule.next_change.as_ref()) {
+        Some(at) => format!("its schedule does not hold before {at}"),
         None => "its schedule does not hold any more".to_owned(),
     }
 }

@@ -7,10 +7,12 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rtad_core::schedule::Moment;
 use rtad_http::answer::json_of;
 use rtad_http::body;
 use rtad_http::json::parse_object;
@@ -21,7 +23,7 @@ use super::admin_app::AdminApp;
 use super::error::ApiError;
 use super::segment::{decoded, raw};
 use crate::catalog::{Catalog, ServedPlatform};
-use crate::explain::{Captured, explain, explain_id, input};
+use crate::explain::{AskedId, Captured, explain, explain_id, input};
 use crate::platform::RequestHead;
 
 /// Bytes of text per byte of a body: two hex digits and a space.
@@ -46,6 +48,7 @@ pub async fn explained(
             headers: &head.headers,
             query: head.uri.query(),
         },
+        at: None,
         has_headers: platform.access.is_tried(&head.headers),
         body,
         encoding,
@@ -73,6 +76,9 @@ struct Asked<'a> {
     id: Cow<'a, str>,
     #[serde(default, borrow)]
     kind: Option<Cow<'a, str>>,
+    /// The time of the schedules; now without one.
+    #[serde(default)]
+    at: Option<Moment>,
 }
 
 pub async fn id_explained(
@@ -83,10 +89,15 @@ pub async fn id_explained(
         return Err(RequestError::BadEncoding.into());
     }
     let body = app.read_body(request.into_body(), app.max_body).await?;
-    let Asked { id, kind } = parse_object(&body, "id and kind")?;
+    let Asked { id, kind, at } = parse_object(&body, "id, kind and at")?;
     let kind = kind
         .map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind))
         .transpose()?;
-    let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.polls, kind, &id);
+    let asked = AskedId {
+        id: &id,
+        kind,
+        at: at.map(SystemTime::from),
+    };
+    let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.polls, &asked);
     Ok(json_of(StatusCode::OK, &explanation))
 }

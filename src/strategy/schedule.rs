@@ -70,6 +70,11 @@ impl Scheduled {
         self.schedule.holds_at(time)
     }
 
+    /// A time with the offset of the schedule's zone.
+    pub fn local(&self, time: SystemTime) -> String {
+        self.schedule.local(time)
+    }
+
     /// The first change after a time; `None` if there is none.
     pub fn next_change(&self, now: SystemTime) -> Option<SystemTime> {
         self.schedule.next_change(now)

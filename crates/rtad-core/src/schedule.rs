@@ -6,6 +6,7 @@
 //! * Hours are those of the local clock. A skipped hour never comes, a repeated one comes twice.
 //! * Hours over midnight belong to the day on which they begin.
 
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::civil::{DateTime, Time};
@@ -66,6 +67,21 @@ impl TryFrom<String> for Moment {
 
     fn try_from(text: String) -> Result<Self, InvalidTime> {
         text.parse().map(Self).map_err(|_| InvalidTime::Moment)
+    }
+}
+
+impl FromStr for Moment {
+    type Err = InvalidTime;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTime> {
+        text.to_owned().try_into()
+    }
+}
+
+impl From<Moment> for SystemTime {
+    fn from(moment: Moment) -> Self {
+        // A time before 1970 is at its beginning.
+        system_time(moment.0).unwrap_or(UNIX_EPOCH)
     }
 }
 
@@ -132,6 +148,22 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// A time in the schedule's zone, with its offset from UTC; in UTC without weekly hours.
+    pub fn local(&self, time: SystemTime) -> String {
+        let weekly = self.weekly.as_ref();
+        let zone = weekly.map_or(TimeZone::UTC, |weekly| weekly.zone.clone());
+        let time = timestamp(time).unwrap_or(Timestamp::MAX);
+        let offset = zone.to_offset(time).seconds();
+        let sign = if offset < 0 { '-' } else { '+' };
+        let minutes = offset.unsigned_abs() / 60;
+        format!(
+            "{}{sign}{:02}:{:02}",
+            zone.to_datetime(time),
+            minutes / 60,
+            minutes % 60
+        )
+    }
+
     /// A schedule from one time until another; unbounded without them.
     pub const fn between(from: Option<Moment>, until: Option<Moment>) -> Self {
         Self {

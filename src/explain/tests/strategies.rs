@@ -1,5 +1,7 @@
 //! Values, conditions, schedules and shadows of strategies in explanations.
 
+use rtad_core::schedule::Moment;
+
 use super::*;
 
 /// Strategies with values, over the audiences of [`RULES`].
@@ -247,7 +249,7 @@ strategies = { R1 = "refused", R2 = "held", R3 = "unknown", R4 = "later" }
          were in vip",
         "rule: its rule any(old, gone) holds; it would not if the device were not in old",
         "unavailable: gone is unavailable, and its `unavailable` answer is no bid",
-        "not_scheduled: its schedule does not hold now, and holds from 2099-12-31T16:00:00Z",
+        "not_scheduled: its schedule does not hold before 2099-12-31T16:00:00+00:00",
     ];
     for sentence in sentences {
         assert!(text.contains(sentence), "{sentence}\n{text}");
@@ -331,4 +333,45 @@ strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
     let series = format!("rtad_shadow_decisions_total{{{labels}}} 1");
     let metrics = telemetry.render();
     assert!(metrics.lines().any(|line| line == series), "{metrics}");
+}
+
+#[test]
+fn schedules_of_another_time_are_explained_in_their_zone() {
+    const HOURS: &str = r#"
+[store]
+url = "/data"
+[[audience]]
+name = "old"
+[[strategy]]
+name = "days"
+exclude = ["old"]
+hours = ["09:00-18:00"]
+time_zone = "Asia/Shanghai"
+[[platform]]
+kind = "tencent"
+name = "days"
+path = "/days"
+strategies = { D1 = "days" }
+"#;
+    let fixture = fixture_of(HOURS);
+    let body = tencent(Device {
+        oaid: Some(OAID.into()),
+        ..Device::default()
+    });
+    let at = |time: &str| {
+        let time: Moment = time.parse().unwrap();
+        fixture.at("days", &body, Some(time.into()))
+    };
+
+    let night = at("2026-11-28T03:00:00+08:00");
+    let text = night.to_string();
+    let sentence = "not_scheduled: its schedule does not hold before 2026-11-28T09:00:00+08:00";
+    assert!(text.contains(sentence), "{text}");
+    let night = serde_json::to_value(night).unwrap();
+    assert_eq!(night["strategies"][0]["schedule"]["holds"], false);
+
+    let day = serde_json::to_value(at("2026-11-28T15:00:00+08:00")).unwrap();
+    assert_eq!(day["strategies"][0]["schedule"]["holds"], true);
+    // The audience was asked, although the schedule may not hold now.
+    assert_eq!(day["strategies"][0]["reason"], "member");
 }

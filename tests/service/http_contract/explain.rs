@@ -120,3 +120,18 @@ fn invalid_explain_requests_are_problems_without_the_id() {
         .problem(413, "too_large");
     assert_eq!(large, "the body is over 3072 bytes");
 }
+
+#[test]
+fn time_of_an_explained_id_has_an_offset() {
+    let server = FixtureServer::with_everything("");
+    let mut admin = server.connect_admin();
+    let id = OLD_USERS[0].1;
+    let at = |time: &str| json!({ "id": id, "at": time }).to_string();
+    admin
+        .post("/v1/explain", at("2026-12-01T15:00:00+08:00"))
+        .ok();
+    let detail = admin
+        .post("/v1/explain", at("2026-12-01T15:00:00"))
+        .problem(400, "bad_body");
+    assert!(detail.contains("with an offset"), "{detail}");
+}
