@@ -30,6 +30,9 @@ from_window = "interval"
 fpr = 0.0001
 """
 POD = """
+[server]
+workers = 1
+
 [server.api]
 public = true
 
@@ -114,7 +117,7 @@ class Pod:
         config.write_text(POD.format(poll_interval=poll_interval))
         self.name, self.waiting, self.seconds, self.lock = name, {}, [], threading.Lock()
         self.process = Rtad(
-            *("--config", config, "--store", store, "--workers", "1"),
+            *("--config", config, "--store", store),
             log=folder / f"{name}.log",
         )
 

@@ -23,9 +23,6 @@ pub struct Serve {
     /// Store of the snapshots: a directory, or s3://, gs://, az://, https:// URL [env: RTAD_STORE]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Threads that answer decisions; 0 = one per CPU [env: RTAD_WORKERS]
-    #[arg(long, value_name = "N")]
-    workers: Option<String>,
 }
 
 pub async fn serve(arguments: Serve) -> Result<(), CommandError> {
@@ -33,11 +30,9 @@ pub async fn serve(arguments: Serve) -> Result<(), CommandError> {
         config: file,
         ports,
         store,
-        workers,
     } = arguments;
     let mut flags = ports.flags();
     flags.extend(store.map(|store| ("store.url", store)));
-    flags.extend(workers.map(|workers| ("server.workers", workers)));
     let path = file.clone();
     let read = move || {
         // A pipe has its text once, and blocks a reload.

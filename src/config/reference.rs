@@ -10,10 +10,9 @@ use super::*;
 /// Text before the generated part.
 const TEMPLATE: &str = include_str!("reference.md");
 /// Flags of `rtad serve`, by key. A test of the commands holds the list.
-const FLAGS: [(&str, &str); 4] = [
+const FLAGS: [(&str, &str); 3] = [
     ("server.listen", "--listen"),
     ("server.admin_listen", "--admin-listen"),
-    ("server.workers", "--workers"),
     ("store.url", "--store"),
 ];
 /// Tables and their headings.

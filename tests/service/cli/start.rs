@@ -41,19 +41,13 @@ fn usage_errors_exit_with_two() {
             file.to_str().unwrap(),
             "--listen",
             "nowhere",
-            "--workers",
-            "x",
             "--store",
             "ftp://x",
         ],
         &[],
         2,
     );
-    for line in [
-        "error: --listen is \"nowhere\"",
-        "error: --workers is \"x\"",
-        "error: --store is",
-    ] {
+    for line in ["error: --listen is \"nowhere\"", "error: --store is"] {
         assert!(stderr.contains(line), "{line}: {stderr}");
     }
     assert!(failure(&["serve"], &[], 2).contains("--config <FILE>"));
@@ -147,15 +141,12 @@ fn readiness_waits_for_the_decision_port() {
             "serve",
             "--config",
             file,
-            "--workers",
-            "200",
             "--listen",
             &listening,
+            "--admin-listen",
+            &admin_listening,
         ];
-        let rtad = Rtad::spawn(
-            &[&arguments[..], &["--admin-listen", &admin_listening]].concat(),
-            &[],
-        );
+        let rtad = Rtad::spawn(&arguments, &[("RTAD_WORKERS", "200")]);
         wait_until("the admin port is open", || TcpStream::connect(admin).ok());
         let mut probe = Client::connect(admin);
         while probe.get("/readyz").status != 200 {}
@@ -169,9 +160,16 @@ fn readiness_waits_for_the_decision_port() {
 fn flag_overrides_the_config_of_the_environment() {
     let store = TestStore::with_everything();
     let file = store.config_file("", RULES);
-    let variables = [("RTAD_CONFIG", file.to_str().unwrap())];
-    let rtad = Rtad::spawn(&["serve", "--workers", "3"], &variables);
-    assert_eq!(rtad.log("decision port listens", 1)["workers"], 3);
+    let address = format!("127.0.0.1:{}", free_port());
+    let variables = [
+        ("RTAD_CONFIG", file.to_str().unwrap()),
+        ("RTAD_LISTEN", "127.0.0.1:1"),
+        ("RTAD_WORKERS", "3"),
+    ];
+    let rtad = Rtad::spawn(&["serve", "--listen", &address], &variables);
+    let listens = rtad.log("decision port listens", 1);
+    assert_eq!(listens["decision_address"], address);
+    assert_eq!(listens["workers"], 3);
 }
 
 #[test]
