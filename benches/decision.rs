@@ -70,13 +70,14 @@ fn main() {
     };
     let capped = Strategy {
         name: "capped".to_owned(),
+        cap: Some(0),
         ..strategy.clone()
     };
-    let cap = Cap::new("capped", &cap_config(), SystemTime::now(), Instant::now());
+    let cap = Cap::new(&cap_config(), SystemTime::now(), Instant::now());
     let parts = CatalogParts {
         audiences: vec![audience],
         strategies: vec![strategy, capped],
-        caps: vec![None, Some(Arc::new(cap))],
+        caps: vec![Arc::new(cap)],
         ..CatalogParts::default()
     };
     let serving = Serving::from_pointee(Catalog::new(parts, &telemetry));
@@ -163,6 +164,7 @@ fn main() {
 
 fn cap_config() -> CapConfig {
     CapConfig {
+        name: "capped".to_owned(),
         unique_devices: argument("--cap").unwrap_or(1_000_000),
         per: PeriodUnit::Day,
         time_zone: "UTC".to_owned(),

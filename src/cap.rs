@@ -1,6 +1,6 @@
-//! Unique caps: at most so many distinct devices get a bid of a strategy in a day or an hour.
+//! Unique caps: at most so many distinct devices get a bid of a cap's strategies in a day or an hour.
 //!
-//! A cap is asked only if its strategy would bid. A device that was counted in the period gets its
+//! A cap is asked only if a strategy would bid. A device that was counted in the period gets its
 //! bid even when the limit is reached.
 //!
 //! * The device of a request is its smallest key: the same for any order of its ids.
@@ -52,10 +52,9 @@ pub(crate) const MAX_SET_BACK: Duration = Duration::from_secs(24 * 3600);
 /// Smaller differences between the clocks change nothing around the end of a period.
 const TOLERANCE: Duration = Duration::from_millis(1);
 
-/// The cap of a strategy.
+/// A cap.
 #[derive(Debug)]
 pub struct Cap {
-    strategy: String,
     config: CapConfig,
     calendar: Calendar,
     state: ArcSwap<CapTables>,
@@ -249,21 +248,19 @@ impl CapTables {
 
 impl Cap {
     /// An empty cap at the time `wall`, which is `now` in monotonic time.
-    pub fn new(strategy: &str, config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
+    pub fn new(config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let calendar = config.calendar();
         let period_table = PeriodTable::new(calendar.at(wall), config);
-        Self::with_table(strategy, config, period_table, (wall, now))
+        Self::with_table(config, period_table, (wall, now))
     }
 
     fn with_table(
-        strategy: &str,
         config: &CapConfig,
         period_table: Arc<PeriodTable>,
         (wall, now): (SystemTime, Instant),
     ) -> Self {
         let current = Dated::new(period_table, wall, now);
         Self {
-            strategy: strategy.to_owned(),
             config: config.clone(),
             calendar: config.calendar(),
             state: ArcSwap::from_pointee(CapTables {
@@ -296,7 +293,6 @@ impl Cap {
             leased_of: leased_of(config),
         };
         let cap = Self {
-            strategy: self.strategy.clone(),
             config: config.clone(),
             calendar: config.calendar(),
             state: ArcSwap::from_pointee(state),
@@ -307,9 +303,9 @@ impl Cap {
         cap
     }
 
-    /// Name of the strategy.
-    pub fn strategy(&self) -> &str {
-        &self.strategy
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.config.name
     }
 
     /// The configuration.
@@ -357,15 +353,12 @@ impl Cap {
         let period = self.calendar.at(wall);
         let is_wrong = current.period.start > wall + MAX_SET_BACK;
         if period.number > current.period.number || is_wrong {
-            let strategy = self.strategy();
+            let cap = self.name();
             let (devices, limit) = (current.table.count(), current.table.limit());
             if is_wrong {
-                tracing::warn!(
-                    strategy,
-                    "the clock was set back by days: the cap counts anew"
-                );
+                tracing::warn!(cap, "the clock was set back by days: the cap counts anew");
             } else {
-                tracing::info!(strategy, devices, limit, "the cap's period ended");
+                tracing::info!(cap, devices, limit, "the cap's period ended");
             }
             let prepared = next
                 .take()

@@ -18,16 +18,19 @@
 //! | `warnings` | valid settings that surprise |
 //! | `log` | `[log]` |
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
+//! | `cap` | `[[cap]]` |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
 //! | `value` | `[[strategy.value]]` |
 //! | `condition` | `when` of a strategy |
 //! | `experiment` | `[[experiment]]` |
 //! | `leases` | `[cap_leases]` |
+//! | `zone` | time zones |
 //! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]` |
 //! | `api` | `[server.api]` |
 
 mod api;
+mod cap;
 mod changes;
 mod condition;
 mod experiment;
@@ -42,6 +45,7 @@ mod store;
 mod trust;
 mod value;
 mod warnings;
+mod zone;
 
 use std::path::PathBuf;
 
@@ -50,6 +54,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use api::ApiConfig;
+pub use cap::CapConfig;
 pub use changes::{Difference, differences};
 pub use experiment::{
     AssignedSlots, BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments,
@@ -61,7 +66,7 @@ pub use platform::{
     PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode, VerdictsConfig,
     Vocabulary,
 };
-pub use rules::{AudienceConfig, CapConfig, IdsConfig, StrategyConfig};
+pub use rules::{AudienceConfig, IdsConfig, StrategyConfig};
 pub use server::ServerConfig;
 pub use store::{StoreConfig, SwapMode};
 pub use value::{ValueBounds, ValueConfig};
@@ -109,6 +114,9 @@ pub struct Config {
     /// `[[strategy]]`
     #[serde(rename = "strategy")]
     pub strategies: Vec<StrategyConfig>,
+    /// `[[cap]]`
+    #[serde(rename = "cap")]
+    pub caps: Vec<CapConfig>,
     /// `[[experiment]]`
     #[serde(rename = "experiment")]
     pub experiments: Vec<ExperimentConfig>,
@@ -169,12 +177,9 @@ impl Config {
         }
         experiment::check(d, &config.experiments);
         let parts = PartNames::of(&config.experiments);
-        rules::check(
-            d,
-            &mut config.strategies,
-            config.cap_leases.is_some(),
-            &parts,
-        );
+        rules::check(d, &config.strategies, &parts);
+        let has_leases = config.cap_leases.is_some();
+        cap::check(d, &mut config.caps, &config.strategies, has_leases);
         let strategies = d.texts("strategy", "name");
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
         let Self {

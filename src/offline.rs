@@ -174,9 +174,9 @@ async fn explained(
     let mut plan = assembly.plan();
     // Counts are in the pods.
     plan.caps.clear();
-    let strategies = &assembly.config.strategies;
-    let capped = strategies.iter().filter(|strategy| strategy.cap.is_some());
-    let capped: Vec<String> = capped.map(|strategy| strategy.name.clone()).collect();
+    for strategy in &mut plan.strategies {
+        strategy.cap = None;
+    }
     let sync = Syncer::new(store, plan, shared.clone());
     let serving = sync.serving();
     let catalog = serving.load_full();
@@ -193,5 +193,5 @@ async fn explained(
         &shared.telemetry,
     );
     let explained = explain(&serving.load(), &platform, &ids, &shared.polls, captured);
-    Ok(explained.without_caps(&capped))
+    Ok(explained.without_caps(&assembly.config.strategies))
 }

@@ -180,6 +180,8 @@ pub struct Strategy {
     pub schedule: Option<Scheduled>,
     /// Values of its bids: the first one that fits, at most [`MAX_VALUES`].
     pub values: Vec<ValueEntry>,
+    /// Index of its cap.
+    pub cap: Option<usize>,
     /// Its decisions are counted, and answer nothing.
     pub is_shadow: bool,
     /// The answer to a request without a usable id.
@@ -288,9 +290,8 @@ impl Strategy {
         Decision::of(self.unavailable, Reason::Unavailable)
     }
 
-    /// Whether a request can get this decision, with a cap or without. Leases of a cap count as
-    /// one.
-    pub fn can_decide(&self, outcome: Outcome, reason: Reason, has_cap: bool) -> bool {
+    /// Whether a request can get this decision. Leases of a cap count as one.
+    pub fn can_decide(&self, outcome: Outcome, reason: Reason) -> bool {
         let is_bid = outcome == Outcome::Bid;
         let is_by_exclude = self.rule.is_none() || !self.exclude.is_empty();
         match reason {
@@ -298,7 +299,7 @@ impl Strategy {
             Reason::NotMember => is_bid && is_by_exclude,
             Reason::NoDevice => outcome == self.no_device,
             Reason::Unavailable => outcome == self.unavailable,
-            Reason::Capped | Reason::NoLease => !is_bid && has_cap,
+            Reason::Capped | Reason::NoLease => !is_bid && self.cap.is_some(),
             Reason::Rule => self.rule.is_some() && (!is_bid || !is_by_exclude),
             Reason::Bucket => {
                 let rule = self.rule.as_ref();

@@ -79,9 +79,11 @@ fn lookups_and_decisions_do_not_allocate() {
     };
     let with_cap = Strategy {
         name: "capped".to_owned(),
+        cap: Some(0),
         ..strategy.clone()
     };
     let config = CapConfig {
+        name: "daily".to_owned(),
         unique_devices: 3,
         per: PeriodUnit::Day,
         time_zone: "Asia/Shanghai".to_owned(),
@@ -89,12 +91,12 @@ fn lookups_and_decisions_do_not_allocate() {
         leased: false,
     };
     let at = Instant::now();
-    let cap = Arc::new(Cap::new("capped", &config, SystemTime::now(), at));
+    let cap = Arc::new(Cap::new(&config, SystemTime::now(), at));
     let strategies = vec![strategy, with_cap];
     let parts = CatalogParts {
         audiences: vec![audience],
         strategies,
-        caps: vec![None, Some(cap)],
+        caps: vec![cap],
         ..CatalogParts::default()
     };
     let serving = Serving::from_pointee(Catalog::new(parts, &telemetry));

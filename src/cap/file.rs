@@ -1,7 +1,7 @@
 //! Files of caps, which let a restarted pod go on counting.
 //!
 //! ```text
-//! {cache_dir}/_caps/{strategy}.cap
+//! {cache_dir}/_caps/{name}.cap
 //!
 //! "rtadcap1"                     8 bytes
 //! length of the header, u32 LE   4 bytes
@@ -38,7 +38,7 @@ const STAGED: &str = "tmp";
 
 /// A file of the folder, by its name.
 pub enum FileName<'a> {
-    /// That of a strategy's cap.
+    /// That of a cap.
     Saved(&'a str),
     /// One that is being written.
     Staged,
@@ -50,11 +50,11 @@ pub fn name_of(name: &str) -> Option<FileName<'_>> {
         .strip_suffix(STAGED)
         .and_then(|name| name.strip_suffix('.'));
     let saved = staged.unwrap_or(name);
-    let strategy = saved.strip_suffix(SAVED)?.strip_suffix('.')?;
-    strategy.parse::<AudienceName>().ok()?;
+    let cap = saved.strip_suffix(SAVED)?.strip_suffix('.')?;
+    cap.parse::<AudienceName>().ok()?;
     Some(match staged {
         Some(_) => FileName::Staged,
-        None => FileName::Saved(strategy),
+        None => FileName::Saved(cap),
     })
 }
 
@@ -83,9 +83,9 @@ pub(super) enum FileError {
     Damaged(&'static str),
 }
 
-/// The file of a strategy's cap.
-pub fn path(folder: &Path, strategy: &str) -> PathBuf {
-    folder.join(format!("{strategy}.{SAVED}"))
+/// The file of a cap.
+pub fn path(folder: &Path, cap: &str) -> PathBuf {
+    folder.join(format!("{cap}.{SAVED}"))
 }
 
 /// Whether a file is of a period that is over. A damaged one is; one that begins with other bytes
@@ -148,18 +148,14 @@ impl Cap {
             seed: table.seed().words(),
             leased: period_table.leased(),
         };
-        write(folder, self.strategy(), &header, table)?;
+        write(folder, self.name(), &header, table)?;
         *saved = Some(content);
         Ok(())
     }
 
     /// The cap from its file; `None` if there is none, or it is of another period. Blocks.
-    pub(super) fn restore(
-        folder: &Path,
-        strategy: &str,
-        config: &CapConfig,
-    ) -> Result<Option<Self>, FileError> {
-        let file = match open_regular(&path(folder, strategy)) {
+    pub(super) fn restore(folder: &Path, config: &CapConfig) -> Result<Option<Self>, FileError> {
+        let file = match open_regular(&path(folder, &config.name)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
@@ -204,7 +200,7 @@ impl Cap {
         let leased = header.leased.min(table.count());
         let restored = Arc::new(PeriodTable::with_leased(period, table, leased));
         let table = PeriodTable::reconfigured(&restored, config);
-        Ok(Some(Self::with_table(strategy, config, table, (wall, now))))
+        Ok(Some(Self::with_table(config, table, (wall, now))))
     }
 }
 
@@ -223,8 +219,8 @@ impl Header {
     }
 }
 
-fn write(folder: &Path, strategy: &str, header: &Header, table: &CapTable) -> io::Result<()> {
-    replace(folder, &format!("{strategy}.{SAVED}"), |file| {
+fn write(folder: &Path, cap: &str, header: &Header, table: &CapTable) -> io::Result<()> {
+    replace(folder, &format!("{cap}.{SAVED}"), |file| {
         let file = BufWriter::with_capacity(1 << 20, file);
         let mut file = Hashed {
             inner: file,

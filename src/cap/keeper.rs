@@ -12,7 +12,6 @@ use super::folder::Folder;
 use super::lease::{self, LeaseState, Leases};
 use super::{Cap, PeriodTable, file};
 use crate::config::{CapConfig, LeasesConfig};
-use crate::strategy::Strategy;
 
 /// Time between two reads of the clock.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,69 +44,54 @@ impl Caps {
         }
     }
 
-    /// The caps of these strategies, by index. A cap that is served with the same periods keeps its
-    /// counts; a new one reads its file. `caps` may be empty. Blocks. Call from one thread.
-    pub fn serve(
-        &self,
-        strategies: &[Strategy],
-        caps: &[Option<CapConfig>],
-        leases: Option<&LeasesConfig>,
-    ) -> Vec<Option<Arc<Cap>>> {
+    /// The caps of these configurations. A cap that is served with the same periods keeps its
+    /// counts; a new one reads its file. Blocks. Call from one thread.
+    pub fn serve(&self, configs: &[CapConfig], leases: Option<&LeasesConfig>) -> Vec<Arc<Cap>> {
         self.leases.use_backend(leases);
         if !self.retired.lock().is_empty() {
-            // A strategy that returns reads its file.
+            // A cap that returns reads its file.
             self.save();
         }
+
         let old = self.served.lock().clone();
-        let started = |(index, strategy): (usize, &Strategy)| {
-            let config = caps.get(index)?.as_ref()?;
-            let old = old.iter().find(|cap| cap.strategy() == strategy.name);
-            let goes_on = old.is_some_and(|old| old.has_periods_of(config));
-            (!goes_on).then(|| Arc::new(self.start(&strategy.name, config)))
-        };
-        let started: Vec<_> = strategies.iter().enumerate().map(started).collect();
+        let mut caps = Vec::new();
+        for config in configs {
+            caps.push(match going_on(&old, config) {
+                Some(old) => Arc::clone(old),
+                None => Arc::new(self.start(config)),
+            });
+        }
+
         // Nothing is granted to a cap while it changes.
         let mut served = self.served.lock();
-        let cap = |(index, started): (usize, Option<Arc<Cap>>)| {
-            let config = caps.get(index)?.as_ref()?;
-            let old = || {
-                old.iter()
-                    .find(|cap| cap.strategy() == strategies[index].name)
-            };
-            Some(match started {
-                Some(started) => started,
-                None => match old()? {
-                    same if same.config() == config => Arc::clone(same),
-                    old => Arc::new(old.changed(config, SystemTime::now(), Instant::now())),
-                },
-            })
-        };
-        let caps: Vec<_> = started.into_iter().enumerate().map(cap).collect();
-        *served = caps.iter().flatten().cloned().collect();
+        for (cap, config) in caps.iter_mut().zip(configs) {
+            if cap.config() != config {
+                *cap = Arc::new(cap.changed(config, SystemTime::now(), Instant::now()));
+            }
+        }
+        served.clone_from(&caps);
         drop(served);
-        let goes_on = |old: &&Arc<Cap>| {
-            let new = caps
-                .iter()
-                .flatten()
-                .find(|new| new.strategy() == old.strategy());
-            new.is_some_and(|new| old.has_periods_of(new.config()))
-        };
-        self.retired
-            .lock()
-            .extend(old.iter().filter(|old| !goes_on(old)).cloned());
+
+        let mut retired = self.retired.lock();
+        for old in &old {
+            let mut configs = configs.iter();
+            if !configs.any(|config| goes_on(old, config)) {
+                retired.push(Arc::clone(old));
+            }
+        }
+        drop(retired);
+
         if let Some(folder) = &self.folder {
             // A file that is being written must not be removed.
             let _held = self.is_closed.lock();
-            folder.clean(|strategy| caps.iter().flatten().any(|cap| cap.strategy() == strategy));
+            folder.clean(|name| caps.iter().any(|cap| cap.name() == name));
         }
         caps
     }
 
     /// State of the leases of a cap; `None` if it has a share.
     pub fn leases(&self, cap: &Cap) -> Option<LeaseState> {
-        cap.config()
-            .leased
-            .then(|| self.leases.state(cap.strategy()))
+        cap.config().leased.then(|| self.leases.state(cap.name()))
     }
 
     /// Adds devices that were leased for a table. A reload during the call may have replaced its
@@ -141,29 +125,27 @@ impl Caps {
         .await;
     }
 
-    fn start(&self, strategy: &str, config: &CapConfig) -> Cap {
+    fn start(&self, config: &CapConfig) -> Cap {
+        let cap = config.name.as_str();
         let (wall, now) = (SystemTime::now(), Instant::now());
-        let restore = |folder: &Folder| Cap::restore(folder.lock()?, strategy, config);
+        let restore = |folder: &Folder| Cap::restore(folder.lock()?, config);
         let restored = self.folder.as_ref().map(restore);
         match restored {
-            Some(Ok(Some(cap))) => {
-                let devices = cap.usage().devices;
-                tracing::info!(strategy, devices, "cap restored from its file");
-                cap
+            Some(Ok(Some(restored))) => {
+                let devices = restored.usage().devices;
+                tracing::info!(cap, devices, "cap restored from its file");
+                restored
             }
             Some(Err(error)) => {
-                let path = self
-                    .folder
-                    .as_ref()
-                    .map(|it| file::path(it.path(), strategy));
+                let path = self.folder.as_ref().map(|it| file::path(it.path(), cap));
                 let path = path.unwrap_or_default();
                 tracing::warn!(
-                    strategy, path = %path.display(), %error,
+                    cap, path = %path.display(), %error,
                     "the cap's file was not read: it counts anew"
                 );
-                Cap::new(strategy, config, wall, now)
+                Cap::new(config, wall, now)
             }
-            Some(Ok(None)) | None => Cap::new(strategy, config, wall, now),
+            Some(Ok(None)) | None => Cap::new(config, wall, now),
         }
     }
 
@@ -233,8 +215,8 @@ impl Caps {
         }
         let mut caps = self.served.lock().clone();
         for old in self.retired.lock().iter().rev() {
-            // The file of a strategy is that of its last cap.
-            if caps.iter().all(|cap| cap.strategy() != old.strategy()) {
+            // The file of a name is that of its last cap.
+            if caps.iter().all(|cap| cap.name() != old.name()) {
                 caps.push(Arc::clone(old));
             }
         }
@@ -257,4 +239,13 @@ impl Caps {
             tracing::warn!(%folder, error, "caps were not saved: a restart counts devices anew");
         }
     }
+}
+
+/// The cap that a configuration goes on with.
+fn going_on<'c>(caps: &'c [Arc<Cap>], config: &CapConfig) -> Option<&'c Arc<Cap>> {
+    caps.iter().find(|cap| goes_on(cap, config))
+}
+
+fn goes_on(cap: &Cap, config: &CapConfig) -> bool {
+    cap.name() == config.name && cap.has_periods_of(config)
 }

@@ -40,7 +40,7 @@ pub struct Leases {
     /// The backend of the config before the current one without leases: caps that a reload removed
     /// with it still give back.
     former: Mutex<Option<Backend>>,
-    /// The accounts by strategy. They stay when a cap ends: counters of calls do not fall.
+    /// The accounts by name of the cap. They stay when a cap ends: counters of calls do not fall.
     accounts: Mutex<HashMap<String, Account>>,
     /// Held during calls.
     calling: tokio::sync::Mutex<()>,
@@ -81,7 +81,7 @@ impl PendingCall {
         let start = since.map_or(0, |since| since.as_secs());
         format!(
             "{}:{}:{start}",
-            self.cap.strategy(),
+            self.cap.name(),
             self.cap.config().per.as_str()
         )
     }
@@ -127,11 +127,11 @@ impl Leases {
         }
     }
 
-    /// State of a strategy's leases.
-    pub fn state(&self, strategy: &str) -> LeaseState {
+    /// State of a cap's leases.
+    pub fn state(&self, cap: &str) -> LeaseState {
         self.accounts
             .lock()
-            .get(strategy)
+            .get(cap)
             .map(|account| account.state)
             .unwrap_or_default()
     }
@@ -167,7 +167,7 @@ impl Leases {
         let mut pending = Vec::new();
         for cap in caps.iter().filter(|cap| cap.config().leased) {
             let account = accounts
-                .entry(cap.strategy().to_owned())
+                .entry(cap.name().to_owned())
                 .or_insert_with(|| Account::new(now));
             let state = cap.tables();
             account.measure_rate(&state.current.period_table, now);
@@ -197,9 +197,9 @@ impl Leases {
         pending: &PendingCall,
         answer: &Result<Lease, RedisError>,
     ) -> u64 {
-        let (strategy, server) = (pending.cap.strategy(), config.server());
+        let (cap, server) = (pending.cap.name(), config.server());
         let mut accounts = self.accounts.lock();
-        let Some(account) = accounts.get_mut(strategy) else {
+        let Some(account) = accounts.get_mut(cap) else {
             return 0;
         };
         let now = Instant::now();
@@ -207,14 +207,14 @@ impl Leases {
             Ok(lease) => {
                 if lease.was_lost {
                     tracing::warn!(
-                        strategy,
+                        cap,
                         server,
                         "the server of leases lost data: the cap may be exceeded"
                     );
                 }
                 let (granted, had_failed) = account.answered(&pending.period_table, lease, now);
                 if had_failed {
-                    tracing::info!(strategy, server, "the cap is leased again");
+                    tracing::info!(cap, server, "the cap is leased again");
                 }
                 granted
             }
@@ -222,7 +222,7 @@ impl Leases {
                 if account.failed(&pending.period_table, error, now) {
                     let error = error.to_string();
                     tracing::warn!(
-                        strategy,
+                        cap,
                         error,
                         "leasing failed: the cap goes on with what it has"
                     );

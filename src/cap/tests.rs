@@ -14,6 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn config(unique_devices: u64, per: PeriodUnit) -> CapConfig {
     CapConfig {
+        name: "s".to_owned(),
         unique_devices,
         per,
         time_zone: "Asia/Shanghai".to_owned(),
@@ -41,7 +42,7 @@ impl World {
             Instant::now(),
         );
         Self {
-            cap: Cap::new("s", &config(limit, per), wall, now),
+            cap: Cap::new(&config(limit, per), wall, now),
             wall,
             now,
         }

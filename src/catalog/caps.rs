@@ -1,17 +1,19 @@
-//! Caps of the strategies that a pod serves.
+//! Caps that a pod serves, and the strategies that count into them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cap::{Cap, CapTables};
-use crate::strategy::{Decision, Reason};
+use crate::strategy::{Decision, Reason, Strategy};
 use rtad_core::device::DeviceKey;
 
-/// The caps by index of the strategy, each with its tables at the time of the catalog: requests
-/// need no second atomic pointer.
+/// The caps, each with its tables at the time of the catalog: requests need no second atomic
+/// pointer.
 #[derive(Debug)]
 pub struct ServedCaps {
-    caps: Vec<Option<ServedCap>>,
+    caps: Vec<ServedCap>,
+    /// Index of its cap, by index of the strategy.
+    of_strategies: Vec<Option<usize>>,
 }
 
 #[derive(Debug)]
@@ -30,19 +32,27 @@ impl ServedCap {
 }
 
 impl ServedCaps {
-    pub(super) fn new(caps: Vec<Option<Arc<Cap>>>) -> Self {
+    pub(super) fn new(caps: Vec<Arc<Cap>>, strategies: &[Strategy]) -> Self {
         Self {
-            caps: caps
-                .into_iter()
-                .map(|cap| cap.map(ServedCap::new))
-                .collect(),
+            caps: caps.into_iter().map(ServedCap::new).collect(),
+            of_strategies: strategies.iter().map(|strategy| strategy.cap).collect(),
         }
     }
 
     /// The caps with their current tables.
     pub(super) fn renewed(&self) -> Self {
-        let cap = |served: &Option<ServedCap>| Some(Arc::clone(&served.as_ref()?.cap));
-        Self::new(self.caps.iter().map(cap).collect())
+        let caps = self.iter().cloned();
+        Self {
+            caps: caps.map(ServedCap::new).collect(),
+            of_strategies: self.of_strategies.clone(),
+        }
+    }
+
+    /// The tables of a strategy's cap.
+    #[inline]
+    fn tables(&self, strategy: usize) -> Option<&CapTables> {
+        let index = self.of_strategies[strategy]?;
+        Some(&self.caps[index].tables)
     }
 
     /// Begins to read the memory that [`Self::admit`] reads, beside other work.
@@ -52,8 +62,8 @@ impl ServedCaps {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn prefetch(&self, index: usize, keys: &[DeviceKey], at: Instant) {
-        if let Some(cap) = &self.caps[index] {
-            let _ = cap.tables.seek(keys, at);
+        if let Some(tables) = self.tables(index) {
+            let _ = tables.seek(keys, at);
         }
     }
 
@@ -64,11 +74,11 @@ impl ServedCaps {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn admit(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Option<Decision> {
-        let cap = self.caps[index].as_ref()?;
-        if cap.tables.seek(keys, at).admit() {
+        let tables = self.tables(index)?;
+        if tables.seek(keys, at).admit() {
             return None;
         }
-        Some(cap.tables.refusal(at))
+        Some(tables.refusal(at))
     }
 
     /// [`Self::admit`] without counting the device.
@@ -77,11 +87,11 @@ impl ServedCaps {
     ///
     /// If there is no strategy at `index`.
     pub fn would_refuse(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Option<Decision> {
-        let cap = self.caps[index].as_ref()?;
-        if cap.tables.would_admit(keys, at) {
+        let tables = self.tables(index)?;
+        if tables.would_admit(keys, at) {
             return None;
         }
-        Some(cap.tables.refusal(at))
+        Some(tables.refusal(at))
     }
 
     /// The decision of the strategy's cap about a device at the time `at`, without counting it: a
@@ -91,7 +101,7 @@ impl ServedCaps {
     ///
     /// If there is no strategy at `index`.
     pub fn verdict(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Option<Decision> {
-        let ServedCap { tables, .. } = self.caps[index].as_ref()?;
+        let tables = self.tables(index)?;
         let is_admitted = tables.would_admit(keys, at);
         Some(if is_admitted {
             Decision::bid(Reason::Rule)
@@ -107,24 +117,32 @@ impl ServedCaps {
     /// If there is no strategy at `index`.
     #[inline]
     pub(super) fn ends_in(&self, index: usize, at: Instant) -> Option<Duration> {
-        Some(self.caps[index].as_ref()?.tables.ends_in(at))
+        Some(self.tables(index)?.ends_in(at))
     }
 
     /// The caps, in the config's order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Cap>> {
-        self.caps.iter().flatten().map(|served| &served.cap)
+        self.caps.iter().map(|served| &served.cap)
     }
 
-    /// Finds the cap of a strategy by its name.
-    pub fn named(&self, strategy: &str) -> Option<&Arc<Cap>> {
-        self.iter().find(|cap| cap.strategy() == strategy)
+    /// Finds a cap by its name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Cap>> {
+        self.iter().find(|cap| cap.name() == name)
+    }
+
+    /// The cap at `index`.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn at(&self, index: usize) -> &Cap {
+        &self.caps[index].cap
     }
 
     /// Whether every cap has its current tables.
     pub fn are_current(&self) -> bool {
         self.caps
             .iter()
-            .flatten()
             .all(|served| Arc::ptr_eq(&served.tables, &served.cap.tables()))
     }
 }

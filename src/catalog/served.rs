@@ -52,8 +52,8 @@ pub struct CatalogParts {
     pub strategies: Vec<Strategy>,
     /// Experiments.
     pub experiments: Vec<Experiment>,
-    /// Caps of the strategies, by index; the rest have none.
-    pub caps: Vec<Option<Arc<Cap>>>,
+    /// Caps, which strategies name by index.
+    pub caps: Vec<Arc<Cap>>,
     /// Platforms, which name strategies by index.
     pub platforms: Vec<Arc<Platform>>,
     /// The id of the configuration, for logs.
@@ -93,20 +93,15 @@ pub struct ServedPlatform {
 }
 
 impl ServedPlatform {
-    fn new(
-        platform: Arc<Platform>,
-        strategies: &[Strategy],
-        caps: &[Option<Arc<Cap>>],
-        telemetry: &Telemetry,
-    ) -> Self {
+    fn new(platform: Arc<Platform>, strategies: &[Strategy], telemetry: &Telemetry) -> Self {
         let mut decisions = vec![None; strategies.len()];
         for index in platform.strategies() {
-            let (strategy, has_cap) = (&strategies[index], caps[index].is_some());
+            let strategy = &strategies[index];
             decisions[index] = Some(telemetry.decisions(
                 &platform.name,
                 &strategy.name,
                 strategy.is_shadow,
-                |outcome, reason| strategy.can_decide(outcome, reason, has_cap),
+                |outcome, reason| strategy.can_decide(outcome, reason),
             ));
         }
         let failures =
@@ -145,7 +140,7 @@ impl Catalog {
             audiences,
             strategies,
             experiments,
-            mut caps,
+            caps,
             platforms,
             config_id,
             api,
@@ -167,22 +162,19 @@ impl Catalog {
             .iter()
             .any(|strategy| !strategy.values.is_empty());
         let experiments = ServedExperiments::new(experiments, &strategies, telemetry);
-        caps.resize(strategies.len(), None);
 
-        let served = |platform| ServedPlatform::new(platform, &strategies, &caps, telemetry);
+        let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms: Arc<[ServedPlatform]> = platforms.into_iter().map(served).collect();
         let has_api = api.is_served(&platforms);
         let mut served = Vec::new();
         let mut reads_tiers = vec![false; audiences.len()];
         let mut reads_attributes = false;
-        for (strategy, cap) in strategies.iter().zip(&caps) {
-            let has_cap = cap.is_some();
+        for strategy in &strategies {
             served.push(ServedStrategy::new(
                 strategy,
                 &audiences,
                 experiments.list(),
                 has_api,
-                has_cap,
                 telemetry,
             ));
             for entry in &strategy.values {
@@ -197,7 +189,7 @@ impl Catalog {
             reads_attributes |= !attributes.is_empty();
         }
 
-        let has_caps = caps.iter().any(Option::is_some);
+        let has_caps = strategies.iter().any(|strategy| strategy.cap.is_some());
         let is_steady =
             |strategy: &Strategy| strategy.schedule.is_none() && !strategy.is_per_request();
         let has_changes = has_caps || !strategies.iter().all(is_steady);
@@ -207,12 +199,12 @@ impl Catalog {
             has_values,
             has_caps,
             has_changes,
+            caps: ServedCaps::new(caps, &strategies),
             rules: Arc::new(Rules::new(strategies)),
             strategies: served.into(),
             reads_tiers: reads_tiers.into(),
             reads_attributes,
             audiences,
-            caps: ServedCaps::new(caps),
             platforms,
             experiments: Arc::new(experiments),
             config_id: config_id.into(),

@@ -24,7 +24,6 @@ impl ServedStrategy {
         audiences: &[Audience],
         experiments: &[Experiment],
         has_api: bool,
-        has_cap: bool,
         telemetry: &Telemetry,
     ) -> Self {
         let value = |(row, entry): (usize, &ValueEntry)| {
@@ -52,7 +51,7 @@ impl ServedStrategy {
                 API,
                 &strategy.name,
                 strategy.is_shadow,
-                |outcome, reason| has_api && strategy.can_decide(outcome, reason, has_cap),
+                |outcome, reason| has_api && strategy.can_decide(outcome, reason),
             ),
             values: strategy.values.iter().enumerate().map(value).collect(),
         }

@@ -66,6 +66,7 @@ impl Display for Summary<'_> {
             store,
             audiences,
             strategies,
+            caps,
             experiments,
             platforms,
             ..
@@ -98,9 +99,9 @@ impl Display for Summary<'_> {
                 strategy.name,
                 rule_text(&self.0.config, strategy)
             )?;
-            if let Some(cap) = &strategy.cap {
-                writeln!(f, "cap        {}: {}", strategy.name, limit(cap))?;
-            }
+        }
+        for cap in caps {
+            writeln!(f, "cap        {}: {}", cap.name, limit(cap))?;
         }
         for experiment in rules_of(experiments) {
             writeln!(f, "experiment {}: {}", experiment.name, shares(&experiment))?;
@@ -160,6 +161,9 @@ fn rule_text(config: &Config, strategy: &StrategyConfig) -> String {
     if strategy.schedule().is_some() {
         conditions.push("by its schedule".to_owned());
     }
+    if let Some(cap) = &strategy.cap {
+        conditions.push(format!("up to {cap}"));
+    }
 
     let bid = if strategy.shadow {
         "in shadow, bid"
@@ -196,6 +200,7 @@ fn limit(cap: &CapConfig) -> String {
         time_zone,
         share,
         leased,
+        ..
     } = cap;
     let (devices, per) = (cap.capacity(), per.as_str());
     let of = match share {

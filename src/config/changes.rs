@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::{Config, PlatformConfig, Secret, SignatureConfig, StrategyConfig};
+use super::{CapConfig, Config, PlatformConfig, Secret, SignatureConfig};
 
 /// Stands for changes that the keys do not show: secrets, and files that keys name.
 const CONTENTS: &str = "contents of secrets or files";
@@ -10,10 +10,10 @@ const CONTENTS: &str = "contents of secrets or files";
 /// A difference between two configs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The key with names of entries, such as `strategy.new-users.cap.per`; an entry alone if only
+    /// The key with names of entries, such as `cap.daily.per`; an entry alone if only
     /// one of the configs has it.
     pub path: String,
-    /// The key without them: `strategy.cap.per`.
+    /// The key without them: `cap.per`.
     pub key: String,
     /// The names: `new-users`.
     pub names: Vec<String>,
@@ -52,10 +52,10 @@ impl Config {
 
         let tokens = (&self.server.api.tokens, &old.server.api.tokens);
         add_secrets("server.api.token_files", tokens.0, tokens.1, &mut removals);
-        for strategy in &old.strategies {
-            let mut served = self.strategies.iter();
-            if let Some(new) = served.find(|served| served.name == strategy.name) {
-                add_share(new, strategy, &mut removals);
+        for cap in &old.caps {
+            let mut served = self.caps.iter();
+            if let Some(new) = served.find(|served| served.name == cap.name) {
+                add_share(new, cap, &mut removals);
             }
         }
         for platform in &old.platforms {
@@ -69,10 +69,9 @@ impl Config {
 }
 
 /// A pod without its share takes the whole cap.
-fn add_share(new: &StrategyConfig, old: &StrategyConfig, removals: &mut Vec<String>) {
-    let share = |strategy: &StrategyConfig| strategy.cap.as_ref().and_then(|cap| cap.share);
-    if share(new) == Some(1.0) && share(old).is_some_and(|share| share < 1.0) {
-        removals.push(format!("strategy.{}.cap.share", old.name));
+fn add_share(new: &CapConfig, old: &CapConfig, removals: &mut Vec<String>) {
+    if new.share == Some(1.0) && old.share.is_some_and(|share| share < 1.0) {
+        removals.push(format!("cap.{}.share", old.name));
     }
 }
 
@@ -245,7 +244,7 @@ mod tests {
             "[server]\nwatch_config = \"1m\"\n[server.api]\ntoken_files = [\"a\", \"b\"]\n\
              [[audience]]\nname = \"a\"\n[[audience]]\nname = \"b\"\n\
              [[strategy]]\nname = \"s\"\nexclude = [\"a\", \"b\"]\nwhen = { os = \"ios\" }\n\
-             cap = { unique_devices = 10, per = \"day\" }\n\
+             cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 10\nper = \"day\"\n\
              [[strategy]]\nname = \"t\"\nexclude = [\"a\"]\n\
              [[platform]]\nkind = \"tencent\"\nname = \"p\"\npath = \"/p\"\n\
              headers = [{ name = \"X-Key\", value = \"one\" }]\nstrategies = { A = \"s\", B = \"t\" }",
@@ -262,6 +261,7 @@ mod tests {
         new.server.api.tokens = vec![Secret::new("a"), Secret::new("c")];
         let expected = [
             "audience.a",
+            "cap.c",
             "platform.p.strategies.B",
             "server.api.token_files: 1 of 2 entries",
             "strategy.s.cap",
@@ -281,8 +281,7 @@ mod tests {
     fn values_that_take_the_place_of_others_are_removals() {
         let config = |share: &str, path: &str, strategies: &str, mode: &str| {
             let text = format!(
-                "[[strategy]]\nname = \"s\"\n\
-                 cap = {{ unique_devices = 10, per = \"day\", share = {share} }}\n\
+                "[[cap]]\nname = \"c\"\nunique_devices = 10\nper = \"day\"\nshare = {share}\n\
                  [[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"{path}\"\n\
                  strategies = {{ A = \"s\", B = \"{strategies}\" }}\n\
                  [platform.signature]\nmode = \"{mode}\"\nalgorithm = \"md5\"\n\
@@ -302,7 +301,7 @@ mod tests {
         for mode in ["observe", "off"] {
             let new = with_secrets(config("1.0", "/b", "s", mode), ["one", "three"]);
             let expected = [
-                "strategy.s.cap.share",
+                "cap.c.share",
                 "platform.p.path",
                 "platform.p.strategies.B",
                 "platform.p.signature.mode",

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use rtad_config::Document;
-use rtad_config::values::{DAY, SECOND, as_optional_time, name, number, text, time};
-use rtad_core::cap::MAX_DEVICES;
-use rtad_core::period::{Calendar, PeriodUnit};
+use rtad_config::values::{DAY, SECOND, as_optional_time, name, time};
 use rtad_core::schedule::{Day, Hours, Moment, Schedule};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -13,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::condition::{Condition, refuse_unknown};
 use super::experiment::PartNames;
 use super::value::{self, ValueConfig, ValueContext};
+use super::zone::optional_time_zone;
 use crate::strategy::Outcome;
 
 /// Device ids.
@@ -89,31 +88,10 @@ pub struct StrategyConfig {
     /// Numbers that bids carry; see `[[strategy.value]]`. The first entry that fits counts.
     #[serde(default, rename = "value", skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<ValueConfig>,
-    /// Cap of the distinct devices that get a bid; see `[strategy.cap]`.
-    pub cap: Option<CapConfig>,
-}
-
-/// A cap of the distinct devices that get a strategy's bid in a period.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-pub struct CapConfig {
-    /// Most distinct devices that get a bid in a period. Takes 6 bytes of memory each.
-    #[serde(deserialize_with = "number::<_, _, 1, { MAX_DEVICES as i64 }>")]
-    pub unique_devices: u64,
-    /// The period: each local day or hour counts anew.
-    pub per: PeriodUnit,
-    /// Time zone of the period, from the IANA database in rtad itself.
-    #[serde(default = "utc", deserialize_with = "time_zone")]
-    pub time_zone: String,
-    /// This pod's share of the cap: with four pods behind a balancer 0.25. Rounded down to whole
-    /// devices, at least one. Unset with `leased`.
-    #[serde(default, deserialize_with = "share")]
-    pub share: Option<f64>,
-    /// Whether the pods lease their parts of the cap from `[cap_leases]`, in place of a share. Each
-    /// pod takes memory for the whole cap.
-    #[serde(default)]
-    pub leased: bool,
+    /// Cap of the distinct devices that get a bid; see `[[cap]]`. Strategies with the same cap share
+    /// it.
+    #[serde(default, deserialize_with = "cap_name")]
+    pub cap: Option<String>,
 }
 
 impl StrategyConfig {
@@ -137,18 +115,8 @@ impl StrategyConfig {
     }
 }
 
-impl CapConfig {
-    /// Most devices of this pod in a period: its share, or all if it leases them.
-    pub fn capacity(&self) -> u64 {
-        // A share such as 0.29 is slightly less as a float.
-        let part = |share| (self.unique_devices as f64 * share + 1e-6) as u64;
-        self.share.map_or(self.unique_devices, part).max(1)
-    }
-
-    /// The periods.
-    pub fn calendar(&self) -> Calendar {
-        Calendar::new(self.per, Some(&self.time_zone)).expect("reading checked the time zone")
-    }
+fn cap_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    name::<_, AudienceName, _>(deserializer).map(Some)
 }
 
 const fn always() -> bool {
@@ -159,44 +127,13 @@ const fn no_bid() -> Outcome {
     Outcome::NoBid
 }
 
-fn utc() -> String {
-    "UTC".to_owned()
-}
-
-fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let accepted = "a name of the IANA database, such as Asia/Shanghai";
-    text(deserializer, accepted, |text| {
-        let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
-        Some(calendar.zone_name().to_owned())
-    })
-}
-
-fn optional_time_zone<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<String>, D::Error> {
-    time_zone(deserializer).map(Some)
-}
-
-fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let share = f64::deserialize(deserializer).ok();
-    let share = share.filter(|share| *share > 0.0 && *share <= 1.0);
-    share
-        .map(Some)
-        .ok_or_else(|| serde::de::Error::custom("a number over 0, up to 1"))
-}
-
 /// Checks the audiences and the strategies that use them.
-pub fn check(
-    d: &mut Document<'_>,
-    strategies: &mut [StrategyConfig],
-    has_leases: bool,
-    parts: &PartNames,
-) {
+pub fn check(d: &mut Document<'_>, strategies: &[StrategyConfig], parts: &PartNames) {
     d.refuse_duplicates("audience", "name");
     d.refuse_duplicates("strategy", "name");
     // Invalid names too: such a name is one mistake, not another one per strategy that uses it.
     let audiences = d.texts("audience", "name");
-    for (index, strategy) in strategies.iter_mut().enumerate() {
+    for (index, strategy) in strategies.iter().enumerate() {
         let table = format!("strategy[{index}]");
         for (index, name) in strategy.exclude.iter().enumerate() {
             let key = format!("{table}.exclude[{index}]");
@@ -224,25 +161,6 @@ pub fn check(
         };
         value::check(d, &table, &strategy.values, &context);
         check_schedule(d, &table, strategy);
-        let Some(cap) = &mut strategy.cap else {
-            continue;
-        };
-        match (cap.leased, cap.share) {
-            (true, Some(_)) => {
-                let key = format!("{table}.cap.share");
-                d.mistake(&key, "is beside leased = true", "one of share and leased");
-            }
-            (true, None) if !has_leases => {
-                let key = format!("{table}.cap.leased");
-                d.mistake(
-                    &key,
-                    "is true without a server",
-                    "[cap_leases] with a backend",
-                );
-            }
-            (true, None) => {}
-            (false, share) => cap.share = Some(share.unwrap_or(1.0)),
-        }
     }
 }
 

@@ -35,7 +35,8 @@ fn example() -> Config {
 const STORE: &str = "store.url = \"/d\"\n";
 const RULE: &str = "store.url = \"/d\"\n[[audience]]\nname = \"a\"\n[[strategy]]\nname = \"s\"\n\
                     exclude = [\"a\"]\n";
-const LEASED: &str = "cap = { unique_devices = 8, per = \"hour\", leased = true }\n";
+const LEASED: &str =
+    "cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 8\nper = \"hour\"\nleased = true\n";
 
 #[test]
 fn each_mistake_has_its_line_and_the_accepted_values() {
@@ -58,9 +59,11 @@ fn printed_config_reads_back_as_the_same() {
     );
     assert_eq!(config.strategies[0].unavailable, Outcome::Bid);
     assert_eq!(config.strategies[0].exclude, ["old_users".parse().unwrap()]);
+    let caps = config.caps[..1].to_vec();
     let strategies = config.strategies[..1].to_vec();
     let printed = Config {
         cap_leases: None,
+        caps,
         strategies,
         ..config
     }
@@ -174,8 +177,8 @@ fn cap_has_defaults_and_the_database_spelling_of_its_zone() {
             (3, "Asia/Shanghai"),
         ),
     ] {
-        let config = read(&format!("{RULE}[strategy.cap]\n{lines}")).unwrap();
-        let cap = config.strategies[0].cap.as_ref().unwrap();
+        let config = read(&format!("{RULE}[[cap]]\nname = \"c\"\n{lines}")).unwrap();
+        let cap = &config.caps[0];
         assert_eq!((cap.capacity(), cap.time_zone.as_str()), expected);
     }
 }
@@ -187,7 +190,7 @@ fn leases(lines: &str) -> Config {
 #[test]
 fn leased_cap_has_the_whole_capacity_and_prints_no_password() {
     let config = leases("backend = \"rediss://me:pass%2Fword@cache:1/2\"");
-    let cap = config.strategies[0].cap.as_ref().unwrap();
+    let cap = &config.caps[0];
     assert_eq!((cap.capacity(), cap.share, cap.leased), (8, None, true));
     let server = config.cap_leases.as_ref().unwrap();
     assert_eq!(server.redis.url, "rediss://me:pass%2Fword@cache:1/2");

@@ -6,9 +6,10 @@ mod unused;
 use std::collections::BTreeSet;
 
 use super::Config;
+use super::cap::CapConfig;
 use super::experiment::{BucketConfig, ExperimentConfig};
 use super::platform::{KindRules, PlatformConfig};
-use super::rules::{CapConfig, StrategyConfig};
+use super::rules::StrategyConfig;
 use crate::strategy::{Attribute, HOLDOUT, ValueKey};
 
 impl Config {
@@ -50,14 +51,14 @@ impl Config {
         warnings
     }
 
-    /// Caps that begin at zero again.
+    /// Caps that begin at zero again, and those of no strategy.
     fn of_caps(&self, is_on_kubernetes: bool) -> Vec<String> {
         let is_kept = self.store.cache_dir.is_some();
-        let capped = self
-            .strategies
-            .iter()
-            .filter_map(|it| Some((&it.name, it.cap.as_ref()?)));
-        let warning = |(name, cap): (&String, &CapConfig)| {
+        let warning = |cap: &CapConfig| {
+            let mut strategies = self.strategies.iter();
+            if !strategies.any(|strategy| strategy.cap.as_ref() == Some(&cap.name)) {
+                return Some(format!("no strategy has the cap {}", cap.name));
+            }
             let effect = match (cap.leased, is_kept) {
                 (true, true) => return None,
                 (true, false) => {
@@ -73,9 +74,9 @@ impl Config {
                 }
                 (false, true) => return None,
             };
-            Some(format!("the cap of {name} {effect}"))
+            Some(format!("the cap {} {effect}", cap.name))
         };
-        capped.filter_map(warning).collect()
+        self.caps.iter().filter_map(warning).collect()
     }
 }
 

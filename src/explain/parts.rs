@@ -214,6 +214,9 @@ pub fn explain_strategy(
         exclude: names(&strategy.exclude),
         when,
         schedule: explained_schedule,
+        cap: strategy
+            .cap
+            .map(|index| catalog.caps().at(index).name().to_owned()),
         unknown,
         shadow: strategy.is_shadow,
         values: strategy.values.iter().enumerate().map(value).collect(),

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 use super::input::Encoding;
 use super::trace::Note;
 use crate::catalog::IdResult;
+use crate::config::StrategyConfig;
 use crate::strategy::{Attribute, BidValue, Membership, Tiers, Truth};
 
 /// The reason of a strategy id that the config does not map; all other reasons are a decision's.
@@ -24,7 +25,7 @@ pub struct Explanation {
     pub(super) strategies: Vec<StrategyExplained>,
     pub(super) failure: Option<FailureExplained>,
     pub(super) answer: ExplainedAnswer,
-    /// Bidding strategies of which the caps were not checked: a pod knows their counts.
+    /// Caps of bidding strategies that were not checked: a pod knows their counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) unchecked_caps: Vec<String>,
 }
@@ -32,10 +33,14 @@ pub struct Explanation {
 impl Explanation {
     /// Marks the caps of these strategies as unchecked, where they might change a bid.
     #[must_use]
-    pub fn without_caps(mut self, capped: &[String]) -> Self {
-        let bids = self.strategies.iter().filter(|one| one.bid);
-        let strategies = bids.filter_map(|one| one.strategy.clone());
-        self.unchecked_caps = strategies.filter(|name| capped.contains(name)).collect();
+    pub fn without_caps(mut self, strategies: &[StrategyConfig]) -> Self {
+        for one in self.strategies.iter().filter(|one| one.bid) {
+            let mut configs = strategies.iter();
+            let config = configs.find(|config| one.strategy.as_ref() == Some(&config.name));
+            if let Some(cap) = config.and_then(|config| config.cap.clone()) {
+                self.unchecked_caps.push(cap);
+            }
+        }
         self.unchecked_caps.sort();
         self.unchecked_caps.dedup();
         self
@@ -155,6 +160,9 @@ pub(super) struct StrategyExplained {
     pub(super) when: Option<WhenExplained>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) schedule: Option<ScheduleExplained>,
+    /// Name of its cap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cap: Option<String>,
     /// Of an `unavailable` decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown: Option<UnknownExplained>,

@@ -301,6 +301,7 @@ fn not_configured(id: String) -> StrategyExplained {
         exclude: Vec::new(),
         when: None,
         schedule: None,
+        cap: None,
         unknown: None,
         buckets: Vec::new(),
         values: Vec::new(),

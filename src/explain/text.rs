@@ -64,10 +64,10 @@ impl Display for Explanation {
             writeln!(f, "  {}", printable(line))?;
         }
         if !self.unchecked_caps.is_empty() {
-            let strategies = self.unchecked_caps.join(", ");
+            let caps = self.unchecked_caps.join(", ");
             writeln!(
                 f,
-                "\nCaps     not checked: {strategies}. A pod knows its counts: POST \
+                "\nCaps     not checked: {caps}. A pod knows its counts: POST \
                  /v1/explain/{} on its admin port",
                 self.platform
             )?;

@@ -120,10 +120,12 @@ impl Explanation {
             Reason::Member => self.of_member(one),
             Reason::NotMember => format!("no id is in {}", listed(&one.exclude, "or")),
             Reason::Capped => {
-                "its cap of distinct devices is reached, and this one was not counted".to_owned()
+                let cap = one.cap.as_deref().unwrap_or_default();
+                format!("its cap {cap} is reached, and this device was not counted")
             }
             Reason::NoLease => {
-                "its cap is not reached, but this pod has leased no more of it yet".to_owned()
+                let cap = one.cap.as_deref().unwrap_or_default();
+                format!("its cap {cap} is not reached, but this pod has leased no more of it yet")
             }
             Reason::Rule => of_rule(one),
             Reason::Bucket => format!("{}; {}", of_rule(one), of_buckets(one)),

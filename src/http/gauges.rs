@@ -9,14 +9,14 @@ use crate::cap::Usage;
 use crate::catalog::Serving;
 use crate::sync::Shared;
 
-/// Audiences and strategies whose gauges were set, and have not become NaN since.
+/// Audiences and caps whose gauges were set, and have not become NaN since.
 #[derive(Debug, Default)]
 pub struct Gauges(Mutex<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
     audiences: BTreeSet<String>,
-    capped: BTreeSet<String>,
+    caps: BTreeSet<String>,
 }
 
 impl Gauges {
@@ -37,17 +37,17 @@ impl Gauges {
         }
         for cap in catalog.caps().iter() {
             let Usage { devices, limit, .. } = cap.usage();
-            telemetry.cap(cap.strategy(), devices, limit);
-            telemetry.cap_leases(cap.strategy(), shared.caps.leases(cap));
-            now.capped.insert(cap.strategy().to_owned());
+            telemetry.cap(cap.name(), devices, limit);
+            telemetry.cap_leases(cap.name(), shared.caps.leases(cap));
+            now.caps.insert(cap.name().to_owned());
         }
         before
             .audiences
             .difference(&now.audiences)
             .for_each(|name| telemetry.no_snapshot(name));
         before
-            .capped
-            .difference(&now.capped)
+            .caps
+            .difference(&now.caps)
             .for_each(|name| telemetry.no_cap(name));
         *before = now;
     }

@@ -19,6 +19,9 @@ pub struct RuleStatus<'a> {
     when: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<ScheduleStatus>,
+    /// Name of its cap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cap: Option<&'a str>,
     values: Vec<ValueStatus<'a>>,
 }
 
@@ -69,6 +72,7 @@ fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
         exclude: names(&strategy.exclude),
         when: when.map(|rule| rule.to_text(&|index| name(index).to_owned(), experiments)),
         schedule,
+        cap: strategy.cap.map(|index| catalog.caps().at(index).name()),
         values: strategy.values.iter().map(value).collect(),
     }
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::admin_app::{AdminApp, ServedConfig};
 use super::rules::{RuleStatus, rules};
 use crate::cap::{Cap, Caps, LeaseState, Usage};
+use crate::catalog::Catalog;
 use crate::platform::Platform;
 use crate::sync::{LastSync, SyncRun};
 
@@ -93,10 +94,12 @@ struct Status<'a> {
     platforms: Vec<PlatformStatus<'a>>,
 }
 
-/// A strategy's cap in its current period.
+/// A cap in its current period.
 #[derive(Serialize)]
 struct CapStatus<'a> {
-    strategy: &'a str,
+    name: &'a str,
+    /// The strategies that count into it.
+    strategies: Vec<&'a str>,
     /// Distinct devices counted.
     devices: u64,
     /// Most of them on this pod: its share of `unique_devices`, or what it has leased so far.
@@ -114,7 +117,8 @@ struct CapStatus<'a> {
 }
 
 impl<'a> CapStatus<'a> {
-    fn of(cap: &'a Cap, caps: &Caps) -> Self {
+    fn of(catalog: &'a Catalog, index: usize, cap: &'a Cap, caps: &Caps) -> Self {
+        let strategies = catalog.strategies().filter(|it| it.cap == Some(index));
         let (
             config,
             Usage {
@@ -124,7 +128,8 @@ impl<'a> CapStatus<'a> {
             },
         ) = (cap.config(), cap.usage());
         Self {
-            strategy: cap.strategy(),
+            name: cap.name(),
+            strategies: strategies.map(|strategy| strategy.name.as_str()).collect(),
             devices,
             limit,
             unique_devices: config.unique_devices,
@@ -267,7 +272,8 @@ pub async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         caps: catalog
             .caps()
             .iter()
-            .map(|cap| CapStatus::of(cap, &app.shared.caps))
+            .enumerate()
+            .map(|(index, cap)| CapStatus::of(&catalog, index, cap, &app.shared.caps))
             .collect(),
         platforms: catalog
             .platforms()

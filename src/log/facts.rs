@@ -6,7 +6,8 @@ use std::time::Instant;
 use rtad_log::record::{UnnamedDevice, UnnamedFacts};
 use rtad_log::row::{AskedIds, AudienceFacts, DecisionFacts, ExperimentFacts};
 use rtad_log::{
-    AudienceFact, CapState, DecisionFact, ExperimentFact, InAudience, LoggedFacts, LookedUpIds,
+    AudienceFact, CapFact, CapState, DecisionFact, ExperimentFact, InAudience, LoggedFacts,
+    LookedUpIds,
 };
 use smallvec::SmallVec;
 
@@ -200,19 +201,22 @@ fn of_audience(audience: &Audience, answer: AudienceAnswer) -> AudienceFact<'_> 
 
 /// State of the strategy's cap for the device. If the strategy refused the device for another
 /// reason, the cap is read again without counting.
-fn cap(decided: &Decided<'_, '_>, index: usize, decision: Decision) -> Option<CapState> {
-    let keys = decided.keys.keys();
-    let verdict = decided.catalog.caps().verdict(index, keys, decided.at)?;
+fn cap<'d>(decided: &Decided<'d, '_>, index: usize, decision: Decision) -> Option<CapFact<'d>> {
+    let caps = decided.catalog.caps();
+    let name = caps.at(decided.catalog.strategy(index).cap?).name();
+    let verdict = caps.verdict(index, decided.keys.keys(), decided.at)?;
     if decision.is_bid() {
-        return Some(CapState::Admitted);
+        let state = CapState::Admitted;
+        return Some(CapFact { name, state });
     }
     let reason = match decision.reason {
         Reason::Capped | Reason::NoLease => decision.reason,
         _ => verdict.reason,
     };
-    Some(match reason {
+    let state = match reason {
         Reason::Capped => CapState::Capped,
         Reason::NoLease => CapState::NoLease,
         _ => CapState::Admitted,
-    })
+    };
+    Some(CapFact { name, state })
 }

@@ -279,7 +279,7 @@ fn is_open(gap: &Unlogged, decided: &Decided, rules: &Rules, row: &RowDecisions)
         Scope::Cap => {
             let reason = decided.decision.reason;
             let is_capped = matches!(reason, Reason::Capped | Reason::NoLease);
-            strategy.name == name(0) && (is_capped || decided.decision.is_bid())
+            rules.cap_of(strategy) == Some(name(0)) && (is_capped || decided.decision.is_bid())
         }
         Scope::Audience => {
             let has_device = decided.decision.reason != Reason::NoDevice;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-use rtad_log::{AudienceFact, CapState, InAudience, LogRow, LoggedFacts, LookedUpIds};
+use rtad_log::{
+    AudienceFact, CapState, DecisionFact, InAudience, LogRow, LoggedFacts, LookedUpIds,
+};
 use smallvec::SmallVec;
 
 use super::clock::RowClock;
@@ -67,7 +69,8 @@ pub struct Rules {
     audiences: Vec<String>,
     rules: strategy::Rules,
     clocks: Vec<Option<RowClock>>,
-    has_cap: Vec<bool>,
+    /// Names of the caps.
+    caps: Vec<String>,
     pub experiments: Vec<Experiment>,
     platforms: Vec<PlatformIds>,
 }
@@ -149,7 +152,7 @@ impl Rules {
         let audiences = plan.audiences.iter();
         Self {
             audiences: audiences.map(|it| it.name.to_string()).collect(),
-            has_cap: plan.caps.iter().map(Option::is_some).collect(),
+            caps: plan.caps.into_iter().map(|cap| cap.name).collect(),
             rules: strategy::Rules::new(plan.strategies),
             experiments: plan.experiments,
             clocks,
@@ -160,6 +163,11 @@ impl Rules {
     /// The strategy of a decision.
     pub fn strategy(&self, decided: &Decided) -> &Strategy {
         self.strategy_at(decided.strategy)
+    }
+
+    /// The name of a strategy's cap.
+    pub fn cap_of(&self, strategy: &Strategy) -> Option<&str> {
+        strategy.cap.map(|index| self.caps[index].as_str())
     }
 
     fn strategy_at(&self, index: usize) -> &Strategy {
@@ -215,14 +223,15 @@ impl Rules {
 
             let mut decision = self.rules.decide(index, &facts);
             self.note_lacking(strategy, decision, &facts, gaps);
-            if self.has_cap[index] && decision.is_bid() {
-                match before.and_then(|fact| fact.cap) {
+            if let Some(cap) = strategy.cap
+                && decision.is_bid()
+            {
+                let cap = self.caps[cap].as_str();
+                match cap_state(cap, before, logged) {
                     Some(CapState::Admitted) => {}
                     Some(CapState::Capped) => decision = Decision::CAPPED,
                     Some(CapState::NoLease) => decision = Decision::NO_LEASE,
-                    None => {
-                        gaps.note_for(strategy, format!("the cap of {name} is not in the rows"))
-                    }
+                    None => gaps.note_for(strategy, format!("cap {cap} is not in the rows")),
                 }
             }
 
@@ -335,6 +344,18 @@ impl Rules {
         }
         parts
     }
+}
+
+/// The state of a cap for the row's device, by a decision with it: of the strategy itself, or else
+/// of another one.
+fn cap_state<'a>(
+    name: &str,
+    of_strategy: Option<&DecisionFact<'a>>,
+    logged: &LoggedFacts<'a>,
+) -> Option<CapState> {
+    let decisions = of_strategy.into_iter().chain(&logged.decisions);
+    let mut caps = decisions.filter_map(|fact| fact.cap);
+    caps.find(|cap| cap.name == name).map(|cap| cap.state)
 }
 
 /// The answer of an audience in a row.

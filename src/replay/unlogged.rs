@@ -35,7 +35,7 @@ pub enum Scope {
     Platform,
     /// Those of rtad's own API.
     Api,
-    /// Those in which the strategy of the cap would bid.
+    /// Those in which a strategy of the cap would bid.
     Cap,
     /// Those with a strategy that reads the audience.
     Audience,
@@ -73,6 +73,8 @@ const KEYS: [(Treatment, &[&str]); 12] = [
             "strategy.value.cpc_factor",
             "strategy.value.quality",
             "strategy.cap",
+            "cap",
+            "cap.name",
             "experiment",
             "experiment.name",
             // Rows have the number of the rule from a device to its slots.
@@ -207,11 +209,11 @@ const KEYS: [(Treatment, &[&str]); 12] = [
     (
         Treatment::Gap(Scope::Cap),
         &[
-            "strategy.cap.unique_devices",
-            "strategy.cap.per",
-            "strategy.cap.time_zone",
-            "strategy.cap.share",
-            "strategy.cap.leased",
+            "cap.unique_devices",
+            "cap.per",
+            "cap.time_zone",
+            "cap.share",
+            "cap.leased",
         ],
     ),
     (Treatment::Gap(Scope::Audience), &["audience.max_age"]),
@@ -237,7 +239,7 @@ const DECIDED_MAPS: [&str; 2] = ["strategy.when", "platform.strategies"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unlogged {
     pub scope: Scope,
-    /// Names of the entry: the strategy of a cap; an experiment and its bucket.
+    /// Names of the entry: a cap; an experiment and its bucket.
     pub names: Vec<String>,
     /// The gap.
     pub sentence: String,
@@ -327,7 +329,7 @@ impl Unlogged {
     }
 }
 
-/// Whether answers may depend on a key, such as `strategy.cap.per`, secrets aside.
+/// Whether answers may depend on a key, such as `cap.per`, secrets aside.
 pub fn changes_answers(key: &str) -> bool {
     match treatment_of(key) {
         Treatment::Decided | Treatment::Devices | Treatment::Gap(_) => true,
@@ -473,7 +475,7 @@ mod tests {
         add_keys::<AudienceConfig>("audience.", &mut keys);
         add_keys::<StrategyConfig>("strategy.", &mut keys);
         add_keys::<ValueConfig>("strategy.value.", &mut keys);
-        add_keys::<CapConfig>("strategy.cap.", &mut keys);
+        add_keys::<CapConfig>("cap.", &mut keys);
         add_keys::<ExperimentConfig>("experiment.", &mut keys);
         add_keys::<BucketConfig>("experiment.buckets.", &mut keys);
         add_keys::<LeasesConfig>("cap_leases.", &mut keys);
@@ -536,14 +538,14 @@ mod tests {
 
     #[test]
     fn key_of_another_version_is_a_gap() {
-        let cap = "[[strategy]]\nname = \"s\"\n[strategy.cap]\nshare = 1.0\n";
+        let cap = "[[cap]]\nname = \"c\"\nshare = 1.0\n";
         let found = between(cap, &format!("{cap}smoothed = true\n"));
         let gap = &found.gaps[0];
         assert_eq!(
             (gap.scope, &gap.names[..]),
-            (Scope::All, &["s".to_owned()][..])
+            (Scope::All, &["c".to_owned()][..])
         );
-        assert_eq!(gap.sentence, "strategy.s.cap.smoothed differs");
+        assert_eq!(gap.sentence, "cap.c.smoothed differs");
     }
 
     #[test]

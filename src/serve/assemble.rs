@@ -118,6 +118,7 @@ impl Assembly {
         let audience = |config: &AudienceConfig| {
             Audience::unloaded(config.name.clone(), config.required, config.max_age)
         };
+        let cap_index = |name: &String| config.caps.iter().position(|cap| cap.name == *name);
         let parts = PartNames::of(&config.experiments);
         let value = |config: &ValueConfig| ValueEntry {
             audience: config.audience.as_ref().and_then(&index),
@@ -135,6 +136,7 @@ impl Assembly {
                 rule,
                 schedule: config.schedule().map(Scheduled::new),
                 values,
+                cap: config.cap.as_ref().and_then(&cap_index),
                 is_shadow: config.shadow,
                 no_device: config.no_device,
                 unavailable: config.unavailable,
@@ -149,11 +151,7 @@ impl Assembly {
             audiences: config.audiences.iter().map(audience).collect(),
             strategies: config.strategies.iter().map(strategy).collect(),
             experiments: experiments(&config.experiments),
-            caps: config
-                .strategies
-                .iter()
-                .map(|strategy| strategy.cap.clone())
-                .collect(),
+            caps: config.caps.clone(),
             cap_leases: config.cap_leases.clone(),
             platforms: self.platforms.clone(),
             config_id: config.id.clone(),

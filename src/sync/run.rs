@@ -257,11 +257,9 @@ impl Syncer {
             return Err(error);
         }
         // Allocates and reads files. A cap that is as before keeps its table.
-        let (strategies, shared) = (plan.strategies.clone(), self.shared.clone());
+        let shared = self.shared.clone();
         let caps = tokio::task::spawn_blocking(move || {
-            shared
-                .caps
-                .serve(&strategies, &plan.caps, plan.cap_leases.as_ref())
+            shared.caps.serve(&plan.caps, plan.cap_leases.as_ref())
         });
         let Ok(caps) = caps.await else {
             self.set(old_settings);

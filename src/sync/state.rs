@@ -33,8 +33,8 @@ pub struct CatalogPlan {
     pub strategies: Vec<Strategy>,
     /// Experiments, which strategies name by index.
     pub experiments: Vec<Experiment>,
-    /// Caps of the strategies, by index.
-    pub caps: Vec<Option<CapConfig>>,
+    /// Caps, which strategies name by index.
+    pub caps: Vec<CapConfig>,
     /// The server of the leases of caps.
     pub cap_leases: Option<LeasesConfig>,
     /// Platforms, which name strategies by index.
@@ -97,9 +97,7 @@ impl Syncer {
     /// A syncer over `store`, with a catalog of the plan's audiences, none of them loaded.
     pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
         let settings = Settings::from(&plan);
-        let caps = shared
-            .caps
-            .serve(&plan.strategies, &plan.caps, plan.cap_leases.as_ref());
+        let caps = shared.caps.serve(&plan.caps, plan.cap_leases.as_ref());
         let parts = CatalogParts {
             audiences: plan.audiences,
             strategies: plan.strategies,

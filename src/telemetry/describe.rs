@@ -52,7 +52,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "rtad_cap_lease_calls_total",
-        "Calls to the server of the caps' leases, by strategy and result",
+        "Calls to the server of the caps' leases, by cap and result",
     ),
     (
         "rtad_log_rows_total",
@@ -143,15 +143,15 @@ const GAUGES: &[(&str, &str)] = &[
     ),
     (
         "rtad_cap_devices",
-        "Distinct devices counted by the cap in its period, by strategy",
+        "Distinct devices counted by the cap in its period",
     ),
     (
         "rtad_cap_limit",
-        "Most distinct devices of the cap on this pod in its period, by strategy",
+        "Most distinct devices of the cap on this pod in its period",
     ),
     (
         "rtad_cap_leased_devices",
-        "Devices that all pods have leased of the cap in its period, by strategy",
+        "Devices that all pods have leased of the cap in its period",
     ),
     (
         "rtad_log_open_file_age_seconds",

@@ -44,15 +44,15 @@ impl Telemetry {
             .set(f64::from(u8::from(is_missing)));
     }
 
-    /// Sets the gauges of a strategy's cap: devices counted in its period, and their limit.
-    pub fn cap(&self, strategy: &str, devices: u64, limit: u64) {
-        self.set_cap(strategy, [devices as f64, limit as f64]);
+    /// Sets the gauges of a cap: devices counted in its period, and their limit.
+    pub fn cap(&self, cap: &str, devices: u64, limit: u64) {
+        self.set_cap(cap, [devices as f64, limit as f64]);
     }
 
     /// Sets the metrics of a cap's leases; `None` of a cap with a share.
-    pub fn cap_leases(&self, strategy: &str, leases: Option<LeaseState>) {
+    pub fn cap_leases(&self, cap: &str, leases: Option<LeaseState>) {
         let Some(leases) = leases else {
-            return self.set_cap_leased(strategy, f64::NAN);
+            return self.set_cap_leased(cap, f64::NAN);
         };
         let LeaseState {
             all_devices,
@@ -60,30 +60,28 @@ impl Telemetry {
             failed,
             ..
         } = leases;
-        self.set_cap_leased(strategy, all_devices as f64);
+        self.set_cap_leased(cap, all_devices as f64);
         for (result, calls) in [("answered", answered), ("failed", failed)] {
-            let labels = [("strategy", strategy), ("result", result)];
+            let labels = [("cap", cap), ("result", result)];
             self.counter("rtad_cap_lease_calls_total", &labels)
                 .absolute(calls);
         }
     }
 
     /// Sets the gauges of a removed cap to NaN.
-    pub fn no_cap(&self, strategy: &str) {
-        self.set_cap(strategy, [f64::NAN; 2]);
-        self.set_cap_leased(strategy, f64::NAN);
+    pub fn no_cap(&self, cap: &str) {
+        self.set_cap(cap, [f64::NAN; 2]);
+        self.set_cap_leased(cap, f64::NAN);
     }
 
-    fn set_cap_leased(&self, strategy: &str, devices: f64) {
-        self.gauge("rtad_cap_leased_devices", &[("strategy", strategy)])
+    fn set_cap_leased(&self, cap: &str, devices: f64) {
+        self.gauge("rtad_cap_leased_devices", &[("cap", cap)])
             .set(devices);
     }
 
-    fn set_cap(&self, strategy: &str, [devices, limit]: [f64; 2]) {
-        self.gauge("rtad_cap_devices", &[("strategy", strategy)])
-            .set(devices);
-        self.gauge("rtad_cap_limit", &[("strategy", strategy)])
-            .set(limit);
+    fn set_cap(&self, cap: &str, [devices, limit]: [f64; 2]) {
+        self.gauge("rtad_cap_devices", &[("cap", cap)]).set(devices);
+        self.gauge("rtad_cap_limit", &[("cap", cap)]).set(limit);
     }
 
     /// Sets the gauges of an audience that is not served to NaN.

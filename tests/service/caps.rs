@@ -34,13 +34,15 @@ name = "old_users"
 name = "capped"
 exclude = ["old_users"]
 no_device = "bid"
-[strategy.cap]
-unique_devices = {limit}
-per = "day"
-time_zone = "{zone}"
+cap = "daily"
 [[strategy]]
 name = "free"
 exclude = ["old_users"]
+[[cap]]
+name = "daily"
+unique_devices = {limit}
+per = "day"
+time_zone = "{zone}"
 [[platform]]
 kind = "tencent"
 name = "tencent"
@@ -61,6 +63,13 @@ strategies = {{ "T1" = "free" }}
 bid_cache = "7d"
 "#
     )
+}
+
+/// The rules with neither the cap nor a strategy that has it.
+fn without_cap(rules: &str) -> String {
+    let (before, rest) = rules.split_once("[[cap]]").unwrap();
+    let (_, after) = rest.split_once("[[platform]]").unwrap();
+    format!("{before}[[platform]]{after}").replace("cap = \"daily\"\n", "")
 }
 
 /// `/v1/decide` beside platforms.
@@ -148,22 +157,16 @@ fn devices_beyond_the_cap_get_no_bid_and_counted_ones_still_do() {
     let cap = &status["caps"][0];
     assert_eq!(status["caps"].as_array().unwrap().len(), 1);
     assert_eq!(
-        (&cap["strategy"], &cap["devices"]),
-        (&json!("capped"), &json!(2))
+        (&cap["name"], &cap["devices"]),
+        (&json!("daily"), &json!(2))
     );
     assert_eq!((&cap["limit"], &cap["per"]), (&json!(2), &json!("day")));
     let seconds = |field: &str| cap[field].as_u64().unwrap();
     let length = seconds("period_end_unix_seconds") - seconds("period_start_unix_seconds");
     assert_eq!(length, 86_400);
     let metrics = server.metrics();
-    assert_eq!(
-        metric_sum(&metrics, "rtad_cap_devices{strategy=\"capped\"}"),
-        2
-    );
-    assert_eq!(
-        metric_sum(&metrics, "rtad_cap_limit{strategy=\"capped\"}"),
-        2
-    );
+    assert_eq!(metric_sum(&metrics, "rtad_cap_devices{cap=\"daily\"}"), 2);
+    assert_eq!(metric_sum(&metrics, "rtad_cap_limit{cap=\"daily\"}"), 2);
     assert_eq!(metric_sum(&metrics, &capped_by("api")), 2);
 }
 
@@ -276,7 +279,7 @@ fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
     assert!(
         server
             .metrics()
-            .contains("rtad_cap_devices{strategy=\"capped\"} 1")
+            .contains("rtad_cap_devices{cap=\"daily\"} 1")
     );
     // A changed limit is that of the whole period.
     reload(&rules(2));
@@ -284,13 +287,47 @@ fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
     assert_eq!(decide_oaid(&mut client, 3), "-capped");
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
     let uncapped = rules(2);
-    let (before, rest) = uncapped.split_once("[strategy.cap]").unwrap();
-    let (_, after) = rest.split_once("[[strategy]]").unwrap();
-    reload(&format!("{before}[[strategy]]{after}"));
+    reload(&without_cap(&uncapped));
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
     assert!(
         server
             .metrics()
-            .contains("rtad_cap_devices{strategy=\"capped\"} NaN")
+            .contains("rtad_cap_devices{cap=\"daily\"} NaN")
     );
+}
+
+/// A device counts once, whichever of the strategies bids for it first.
+#[test]
+fn strategies_share_a_cap() {
+    let other = "[[strategy]]\nname = \"other\"\nexclude = [\"vip\"]\ncap = \"daily\"\n\
+                 [[audience]]\nname = \"vip\"\nrequired = false\n[[cap]]";
+    let rules = rules(2).replacen("[[cap]]", other, 1);
+    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
+    let mut client = server.connect();
+    let mut reasons = |n: u64, strategies: &[&str]| {
+        let body = json!({ "strategies": strategies, "device": { "oaid": oaid(n) } });
+        let answer = client.post("/v1/decide", body.to_string()).ok();
+        let decisions = answer["decisions"].as_array().unwrap().iter();
+        let reasons = decisions.map(|one| one["reason"].as_str().unwrap().to_owned());
+        reasons.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        reasons(1, &["capped", "other"]),
+        ["not_member", "not_member"]
+    );
+    assert_eq!(reasons(2, &["other"]), ["not_member"]);
+    assert_eq!(reasons(3, &["capped", "other"]), ["capped", "capped"]);
+    assert_eq!(reasons(2, &["capped"]), ["not_member"]);
+    assert_eq!(reasons(3, &["free"]), ["not_member"]);
+
+    let mut admin = server.connect_admin();
+    let caps = admin.get("/v1/status").ok()["caps"].clone();
+    assert_eq!(caps.as_array().unwrap().len(), 1);
+    let found = (&caps[0]["strategies"], &caps[0]["devices"]);
+    assert_eq!(found, (&json!(["capped", "other"]), &json!(2)));
+    let asked = json!({ "id": oaid(3), "kind": "oaid" }).to_string();
+    let explained = admin.post("/v1/explain", asked).ok();
+    let strategies = &explained["readings"][0]["strategies"];
+    let caps = [0, 1, 2].map(|index| strategies[index]["cap"].as_str());
+    assert_eq!(caps, [Some("daily"), None, Some("daily")], "{explained:#}");
 }

@@ -31,7 +31,7 @@ weight = 0.5
 [[strategy]]
 name = "capped"
 exclude = ["old_users"]
-cap = { unique_devices = 3, per = "day", time_zone = "Asia/Shanghai", share = 1.0 }
+cap = "daily"
 [[strategy]]
 name = "scheduled"
 exclude = ["old_users"]
@@ -40,6 +40,12 @@ valid_from = "AT"
 name = "trial"
 exclude = ["vip"]
 shadow = true
+[[cap]]
+name = "daily"
+unique_devices = 3
+per = "day"
+time_zone = "Asia/Shanghai"
+share = 1.0
 [[experiment]]
 name = "price"
 buckets = [{ name = "low", slots = "0..5000" }, { name = "high", slots = "5000..10000" }]
@@ -402,6 +408,25 @@ fn fact_that_no_decision_needs_is_no_gap() {
     assert_eq!(report["incomplete_rows"], bids, "{report:#}");
 }
 
+/// The rows have the cap's verdict about a device, of whichever strategy it was.
+#[test]
+fn strategy_that_joins_a_cap_is_decided_by_its_verdicts() {
+    let logged = Logged::new();
+    let scheduled = "name = \"scheduled\"\n";
+    let joined = logged.config(scheduled, &format!("{scheduled}cap = \"daily\"\n"));
+    let report = logged.report(&joined);
+    assert_eq!(report["gaps"], json!([]), "{report:#}");
+    let found = change(&report, "api", "scheduled", "bid: not_member");
+    assert_eq!(found, ["no bid: capped"], "{report:#}");
+
+    let other = "cap = \"other\"\n[[cap]]\nname = \"other\"\nunique_devices = 3\nper = \"day\"\n\
+                 time_zone = \"Asia/Shanghai\"\n";
+    let moved = logged.config("cap = \"daily\"\n", other);
+    let report = logged.report(&moved);
+    let gap = report["gaps"][0]["gap"].as_str();
+    assert_eq!(gap, Some("cap other is not in the rows"), "{report:#}");
+}
+
 /// Both configs decide alike about each strategy; the answers for two ids change places.
 #[test]
 fn swapped_ids_of_a_platform_are_a_gap() {
@@ -444,10 +469,10 @@ fn keys_that_the_rows_do_not_decide_are_gaps() {
             "{to}: {stdout}"
         );
     };
-    let cap = "strategy.capped.cap";
+    let cap = "cap.daily";
     gap(
-        "unique_devices = 3,",
-        "unique_devices = 1,",
+        "unique_devices = 3\n",
+        "unique_devices = 1\n",
         &format!("{cap}.unique_devices differs"),
     );
     gap(
@@ -497,7 +522,7 @@ fn keys_that_the_rows_do_not_decide_are_gaps() {
     );
 
     // Rows of requests that the cap does not concern are known.
-    let report = logged.report(&logged.config("unique_devices = 3,", "unique_devices = 1,"));
+    let report = logged.report(&logged.config("unique_devices = 3\n", "unique_devices = 1\n"));
     let (open, rows) = (report["incomplete_rows"].as_u64(), report["rows"].as_u64());
     assert!(open > Some(0) && open < rows, "{report:#}");
 

@@ -74,6 +74,7 @@ struct DecisionColumns {
     reason: StringBuilder,
     shadow: BooleanBuilder,
     cap: StringBuilder,
+    cap_name: StringBuilder,
     scheduled: BooleanBuilder,
     numbers: [Float64Builder; NUMBERS],
 }
@@ -301,7 +302,9 @@ impl DecisionColumns {
             self.bid.append_value(fact.bid);
             self.reason.append_value(fact.reason);
             self.shadow.append_value(fact.shadow);
-            self.cap.append_option(fact.cap.map(|cap| cap.as_str()));
+            let state = fact.cap.map(|cap| cap.state.as_str());
+            self.cap.append_option(state);
+            self.cap_name.append_option(fact.cap.map(|cap| cap.name));
             self.scheduled.append_option(fact.scheduled);
             for (column, number) in self.numbers.iter_mut().zip(fact.numbers) {
                 column.append_option(number);
@@ -316,6 +319,7 @@ impl DecisionColumns {
             Arc::new(self.reason.finish()),
             Arc::new(self.shadow.finish()),
             Arc::new(self.cap.finish()),
+            Arc::new(self.cap_name.finish()),
             Arc::new(self.scheduled.finish()),
         ];
         for column in &mut self.numbers {

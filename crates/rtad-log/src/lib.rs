@@ -28,7 +28,7 @@ pub mod write;
 mod tests;
 
 pub use row::{
-    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedConfig,
-    LoggedFacts, LookedUpIds, Raw, RowEnd,
+    AudienceFact, CapFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow,
+    LoggedConfig, LoggedFacts, LookedUpIds, Raw, RowEnd,
 };
 pub use schema::VERSION;

@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use parquet::errors::{ParquetError, Result};
 
 use crate::row::{
-    ATTRIBUTES, AudienceFact, DecisionFact, Device, ExperimentFact, LogRow, LoggedConfig,
+    ATTRIBUTES, AudienceFact, CapFact, DecisionFact, Device, ExperimentFact, LogRow, LoggedConfig,
     LoggedFacts, NUMBERS, Raw, RowEnd,
 };
 use crate::schema::{CONFIG_KEY, VERSION, VERSION_KEY};
@@ -199,6 +199,7 @@ struct DecisionArrays<'b> {
     reason: &'b StringArray,
     shadow: &'b BooleanArray,
     cap: &'b StringArray,
+    cap_name: &'b StringArray,
     scheduled: &'b BooleanArray,
     numbers: [&'b Float64Array; NUMBERS],
 }
@@ -360,6 +361,7 @@ impl<'b> DecisionArrays<'b> {
             reason: required(columns, "reason")?,
             shadow: required(columns, "shadow")?,
             cap: column(columns, "cap")?,
+            cap_name: column(columns, "cap_name")?,
             scheduled: column(columns, "scheduled")?,
             numbers: [
                 column(columns, "weight")?,
@@ -372,10 +374,11 @@ impl<'b> DecisionArrays<'b> {
     }
 
     fn fact(&self, at: usize) -> Result<DecisionFact<'b>> {
-        let cap = match text(self.cap, at) {
-            Some(word) => Some(known_word(word)?),
-            None => None,
-        };
+        let mut cap = None;
+        if let (Some(word), Some(name)) = (text(self.cap, at), text(self.cap_name, at)) {
+            let state = known_word(word)?;
+            cap = Some(CapFact { name, state });
+        }
         Ok(DecisionFact {
             strategy: self.strategy.value(at),
             bid: self.bid.value(at),

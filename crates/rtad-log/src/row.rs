@@ -186,12 +186,22 @@ pub struct DecisionFact<'a> {
     pub reason: &'a str,
     /// Whether it answers nothing.
     pub shadow: bool,
-    /// Whether its cap admits the device; `None` without a cap.
-    pub cap: Option<CapState>,
+    /// Its cap; `None` without one.
+    #[serde(borrow)]
+    pub cap: Option<CapFact<'a>>,
     /// Whether its schedule holds; `None` without a schedule.
     pub scheduled: Option<bool>,
     /// Numbers of the bid's value.
     pub numbers: [Option<f64>; NUMBERS],
+}
+
+/// A strategy's cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapFact<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it admits the device.
+    pub state: CapState,
 }
 
 /// State of a cap for a device.

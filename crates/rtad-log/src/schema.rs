@@ -54,6 +54,7 @@ message decision {
     required binary reason (STRING);
     required boolean shadow;
     optional binary cap (STRING);
+    optional binary cap_name (STRING);
     optional boolean scheduled;
     optional double weight;
     optional double cpa_price;

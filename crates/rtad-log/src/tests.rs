@@ -13,8 +13,8 @@ use crate::folder::{Remains, closed, origin_of, path_of, remove_remains};
 use crate::read::{LogReadError, LogReader};
 use crate::record::{TooLarge, UnnamedDevice, encode_end, encode_facts};
 use crate::row::{
-    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedConfig,
-    LoggedFacts, LookedUpIds, Raw, RowEnd,
+    AudienceFact, CapFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow,
+    LoggedConfig, LoggedFacts, LookedUpIds, Raw, RowEnd,
 };
 use crate::write::LogFile;
 
@@ -29,7 +29,10 @@ fn decision(strategy: &str, bid: bool) -> DecisionFact<'_> {
         bid,
         reason: if bid { "not_member" } else { "capped" },
         shadow: !bid,
-        cap: (!bid).then_some(CapState::Capped),
+        cap: (!bid).then_some(CapFact {
+            name: "daily",
+            state: CapState::Capped,
+        }),
         scheduled: bid.then_some(true),
         numbers: [bid.then_some(2.5), None, Some(100.0), None, None],
     }

@@ -228,21 +228,21 @@ def decided(board):
         "The configured `no_device` answer.",
         min=0,
     )
-    used = f"max by (pod, strategy) ({of('rtad_cap_devices')} / {of('rtad_cap_limit')})"
+    used = f"max by (pod, cap) ({of('rtad_cap_devices')} / {of('rtad_cap_limit')})"
     board.graph(
         "Unique caps",
         SHARE,
-        [(used, "{{pod}} {{strategy}}")],
+        [(used, "{{pod}} {{cap}}")],
         "Devices counted in the period, by the cap's limit on the pod. At 100 % new devices get no bid.",
         min=0,
         max=1,
     )
-    leased = f"max by (strategy) ({of('rtad_cap_leased_devices')})"
+    leased = f"max by (cap) ({of('rtad_cap_leased_devices')})"
     failing = rate("rtad_cap_lease_calls_total", 'result="failed"')
     board.graph(
         "Leases of caps",
         COUNT,
-        [(leased, "leased {{strategy}}"), (f"sum by (pod, strategy) ({failing})", "failed calls/s {{pod}} {{strategy}}")],
+        [(leased, "leased {{cap}}"), (f"sum by (pod, cap) ({failing})", "failed calls/s {{pod}} {{cap}}")],
         "Devices of a cap that all pods have leased in its period. Pods whose calls fail go on with what they have.",
         min=0,
     )

@@ -28,7 +28,7 @@ struct Poll {
     at: Instant,
 }
 
-/// Rate of a strategy's new devices, and the state of its calls.
+/// Rate of a cap's new devices, and the state of its calls.
 #[derive(Debug)]
 pub struct Account {
     last_poll: Poll,
@@ -216,6 +216,7 @@ mod tests {
 
     fn table() -> Arc<PeriodTable> {
         let config = CapConfig {
+            name: "daily".to_owned(),
             unique_devices: ROOM,
             per: PeriodUnit::Day,
             time_zone: "UTC".to_owned(),

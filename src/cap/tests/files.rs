@@ -1,14 +1,6 @@
 //! Tests of the files of caps, and of caps over reloads and restarts.
 
 use super::*;
-use crate::strategy::Strategy;
-
-fn strategy() -> Strategy {
-    Strategy {
-        name: "s".to_owned(),
-        ..Strategy::default()
-    }
-}
 
 /// Whether a device gets a bid now.
 fn admits(cap: &Cap, n: u64) -> bool {
@@ -30,11 +22,16 @@ fn at_noon(unique_devices: u64, per: PeriodUnit) -> CapConfig {
     }
 }
 
+/// The cap, after a reload with it alone.
+fn serve_one(caps: &Caps, config: &CapConfig) -> Arc<Cap> {
+    let served = caps.serve(std::slice::from_ref(config), None);
+    Arc::clone(&served[0])
+}
+
 /// The cap of a pod that starts with this cache.
 fn started(cache: &std::path::Path, config: &CapConfig) -> (Caps, Arc<Cap>) {
     let caps = Caps::in_cache(Some(cache));
-    let mut served = caps.serve(&[strategy()], &[Some(config.clone())], None);
-    let cap = served.pop().flatten().unwrap();
+    let cap = serve_one(&caps, config);
     (caps, cap)
 }
 
@@ -78,7 +75,7 @@ fn changed_periods_count_anew() {
     }
     // A file of the day before: a later start of its period does not restore it.
     let yesterday = SystemTime::now() - 24 * HOUR;
-    let old = Cap::new("s", &day, yesterday, Instant::now());
+    let old = Cap::new(&day, yesterday, Instant::now());
     assert!(admits(&old, 1));
     old.save(&cache.path().join("_caps")).unwrap();
     assert_eq!(started(cache.path(), &day).1.usage().devices, 0);
@@ -107,9 +104,7 @@ fn changed_limit_keeps_the_counts() {
                 drop(caps);
                 started(cache.path(), &other).1
             } else {
-                caps.serve(&[strategy()], &[Some(other)], None)[0]
-                    .clone()
-                    .unwrap()
+                serve_one(&caps, &other)
             };
             let admits = |n: &u64| admits(&cap, *n);
             assert_eq!(
@@ -146,7 +141,7 @@ proptest! {
             _ => bytes.push(flip),
         }
         std::fs::write(&path, bytes).unwrap();
-        let restored = Cap::restore(&folder, "s", &config);
+        let restored = Cap::restore(&folder, &config);
         // A changed header may be that of another cap.
         prop_assert!(!matches!(restored, Ok(Some(_))));
         prop_assert_eq!(started(cache.path(), &config).1.usage().devices, 0);
@@ -217,9 +212,7 @@ fn devices_of_a_share_are_not_leased() {
     };
     let (caps, cap) = started(cache.path(), &share);
     (0..40).for_each(|n| assert!(admits(&cap, n)));
-    let cap = caps.serve(&[strategy()], &[Some(leased.clone())], None)[0]
-        .clone()
-        .unwrap();
+    let cap = serve_one(&caps, &leased);
     assert_eq!((cap.usage().devices, cap.usage().limit), (40, 0));
     // The server does not answer.
     caps.save();
@@ -229,9 +222,7 @@ fn devices_of_a_share_are_not_leased() {
     grant(&caps, &cap, 50);
     // A reload to a share and back.
     for (config, limit) in [(&share, 100), (&leased, 50)] {
-        let cap = caps.serve(&[strategy()], &[Some(config.clone())], None)[0]
-            .clone()
-            .unwrap();
+        let cap = serve_one(&caps, config);
         assert_eq!((cap.usage().devices, cap.usage().limit), (40, limit));
     }
 }
@@ -250,25 +241,20 @@ fn lease_during_a_reload_is_not_lost() {
         unique_devices: 1_000_000,
         ..leased.clone()
     };
-    let serve = |caps: &Caps, config: &CapConfig| {
-        caps.serve(&[strategy()], &[Some(config.clone())], None)[0]
-            .clone()
-            .unwrap()
-    };
     let (caps, first) = started(cache.path(), &leased);
     let limit = |cap: &Cap| cap.usage().limit;
     // To a share, whose limit stays, and back.
-    let second = serve(&caps, &share);
+    let second = serve_one(&caps, &share);
     grant(&caps, &first, 10);
     assert_eq!(limit(&second), 100);
-    let third = serve(&caps, &leased);
+    let third = serve_one(&caps, &leased);
     assert_eq!(limit(&third), 10);
     // To a cap with a larger table.
-    let fourth = serve(&caps, &larger);
+    let fourth = serve_one(&caps, &larger);
     grant(&caps, &third, 20);
     assert_eq!(limit(&fourth), 30);
     // To a cap of other periods: the retired one has them to give back.
-    let fifth = serve(
+    let fifth = serve_one(
         &caps,
         &CapConfig {
             per: PeriodUnit::Hour,
@@ -286,9 +272,7 @@ fn old_table_of_a_raised_cap_counts_no_further_device() {
     let (caps, old) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
     (0..50).for_each(|n| assert!(admits(&old, n)));
     let raised = at_noon(1_000, PeriodUnit::Day);
-    let new = caps.serve(&[strategy()], &[Some(raised)], None)[0]
-        .clone()
-        .unwrap();
+    let new = serve_one(&caps, &raised);
     assert!((50..100).all(|n| !admits(&old, n)) && (0..50).all(|n| admits(&old, n)));
     assert_eq!((1_000..5_000).filter(|n| admits(&new, *n)).count(), 950);
 }
@@ -310,7 +294,7 @@ fn one_process_uses_the_files() {
     assert!(file() == saved);
     drop(first);
     second.save();
-    second.serve(&[], &[], None);
+    second.serve(&[], None);
     second.save();
     assert!(file() == saved);
     drop(second);
@@ -319,18 +303,14 @@ fn one_process_uses_the_files() {
 
 /// Counts since the last save, ten seconds at most, are in the file too.
 #[test]
-fn strategy_that_returns_goes_on_counting() {
+fn cap_that_returns_goes_on_counting() {
     let cache = tempfile::tempdir().unwrap();
     let config = at_noon(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &config);
     for round in 1..=3 {
-        let last = caps
-            .serve(&[strategy()], &[Some(config.clone())], None)
-            .pop()
-            .flatten();
-        let last = last.unwrap();
+        let last = serve_one(&caps, &config);
         assert!(admits(&last, round));
-        caps.serve(&[], &[], None);
+        caps.serve(&[], None);
         // A request of the old catalog.
         assert!(admits(&last, 100 + round));
         assert_eq!(last.usage().devices, 2 * round, "{:?}", cap.usage());
@@ -349,7 +329,12 @@ fn ended_files_of_removed_caps_are_deleted() {
         ("old", SystemTime::now() - 48 * HOUR),
         ("new", SystemTime::now()),
     ] {
-        let cap = Cap::new(name, &day, wall, Instant::now());
+        let name = name.to_owned();
+        let config = CapConfig {
+            name,
+            ..day.clone()
+        };
+        let cap = Cap::new(&config, wall, Instant::now());
         assert!(admits(&cap, 1));
         cap.save(&folder).unwrap();
     }
@@ -368,10 +353,10 @@ fn ended_files_of_removed_caps_are_deleted() {
     };
     let mut expected = [&["LOCK", "new.cap", "s.cap"][..], &others].concat();
     expected.sort_unstable();
-    caps.serve(&[strategy()], &[Some(day)], None);
+    caps.serve(&[day], None);
     assert_eq!(files(), expected);
     // A removed cap may come back within its period.
-    caps.serve(&[strategy()], &[None], None);
+    caps.serve(&[], None);
     assert_eq!(files(), expected);
 }
 
@@ -389,25 +374,19 @@ fn changed_limit_keeps_what_was_leased() {
     (0..30).for_each(|n| assert!(admits(&cap, n)));
     let record = |cap: &Cap| Arc::clone(&cap.tables().current.period_table.leases);
     for limit in [90, 10_000] {
-        let new = caps.serve(&[strategy()], &[Some(leased(limit))], None)[0]
-            .clone()
-            .unwrap();
+        let new = serve_one(&caps, &leased(limit));
         assert_eq!((new.usage().devices, new.usage().limit), (30, 50));
         assert!(Arc::ptr_eq(&record(&new), &record(&cap)));
     }
     grant(&caps, &cap, 5);
-    let new = caps.serve(&[strategy()], &[Some(leased(10_000))], None)[0]
-        .clone()
-        .unwrap();
+    let new = serve_one(&caps, &leased(10_000));
     assert_eq!(new.usage().limit, 55);
     // Another period is another quota, also if both began at the same time.
     let hourly = CapConfig {
         per: PeriodUnit::Hour,
         ..leased(100)
     };
-    let new = caps.serve(&[strategy()], &[Some(hourly)], None)[0]
-        .clone()
-        .unwrap();
+    let new = serve_one(&caps, &hourly);
     assert_eq!((new.usage().devices, new.usage().limit), (0, 0));
     assert!(!Arc::ptr_eq(&record(&new), &record(&cap)));
 }
@@ -421,7 +400,7 @@ fn reload_waits_for_a_save_before_it_cleans() {
     let is_closed = caps.is_closed.lock();
     std::fs::write(&staged, "half").unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| caps.serve(&[strategy()], &[None], None));
+        scope.spawn(|| caps.serve(&[], None));
         testkit::wait_until("the reload", || caps.served.lock().is_empty());
         assert!(staged.exists());
         drop(is_closed);

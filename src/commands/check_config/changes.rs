@@ -44,7 +44,10 @@ impl Changes<'_> {
                 lines.push(format!("strategy {name} is new: {rule}"));
                 continue;
             };
-            if strategy.when == earlier.when && strategy.shadow == earlier.shadow {
+            let is_same = strategy.when == earlier.when
+                && strategy.shadow == earlier.shadow
+                && strategy.cap == earlier.cap;
+            if is_same {
                 if let Some(members) = missing_names(&earlier.exclude, &strategy.exclude) {
                     lines.push(format!(
                         "strategy {name}: no more bids for members of {members}"
@@ -106,22 +109,23 @@ impl Changes<'_> {
         }
     }
 
-    /// Caps of strategies in both configs.
     fn add_caps(&self, lines: &mut Vec<String>) {
-        for strategy in &self.after.strategies {
-            let name = &strategy.name;
-            let Some(earlier) = strategy_named(self.before, name) else {
-                continue;
-            };
-            match (&strategy.cap, &earlier.cap) {
-                (Some(cap), Some(earlier)) if cap != earlier => {
-                    let cap = limit(cap);
-                    let earlier = limit(earlier);
-                    lines.push(format!("cap of {name}: {cap}; before: {earlier}"));
+        for cap in &self.after.caps {
+            let name = &cap.name;
+            let mut caps = self.before.caps.iter();
+            match caps.find(|earlier| earlier.name == *name) {
+                Some(earlier) if cap == earlier => {}
+                Some(earlier) => {
+                    let before = limit(earlier);
+                    lines.push(format!("cap {name}: {}; before: {before}", limit(cap)));
                 }
-                (Some(cap), None) => lines.push(format!("cap of {name} is new: {}", limit(cap))),
-                (None, Some(_)) => lines.push(format!("cap of {name} is gone")),
-                _ => {}
+                None => lines.push(format!("cap {name} is new: {}", limit(cap))),
+            }
+        }
+        for cap in &self.before.caps {
+            let mut caps = self.after.caps.iter();
+            if !caps.any(|later| later.name == cap.name) {
+                lines.push(format!("cap {} is gone", cap.name));
             }
         }
     }
@@ -134,7 +138,8 @@ impl Changes<'_> {
             let key = difference.key.as_str();
             let is_shown = matches!(key, "strategy" | "strategy.exclude" | "strategy.shadow")
                 || key.starts_with("strategy.when")
-                || key.starts_with("strategy.cap")
+                || matches!(key, "strategy.cap" | "cap")
+                || key.starts_with("cap.")
                 || matches!(key, "experiment" | "experiment.traffic")
                 || matches!(key, "experiment.buckets" | "experiment.buckets.slots");
             // An audience is read by rules, which are shown.
@@ -254,7 +259,13 @@ name = \"b\"
 [[strategy]]
 name = \"s\"
 exclude = [\"a\"]
-cap = { unique_devices = 30, per = \"day\", share = 1.0 }
+cap = \"c\"
+[[cap]]
+name = \"c\"
+unique_devices = 30
+per = \"day\"
+time_zone = \"UTC\"
+share = 1.0
 [[experiment]]
 name = \"e\"
 traffic = \"0..9000\"
@@ -285,7 +296,7 @@ strategies = { T1 = \"s\" }
             (
                 "exclude = [\"a\"]",
                 "exclude = [\"b\"]\nwhen = \"a\"",
-                "strategy s: bid unless in b, if a; before: bid unless in a",
+                "strategy s: bid unless in b, if a, up to c; before: bid unless in a, up to c",
             ),
             (
                 "exclude = [\"a\"]",
@@ -295,7 +306,7 @@ strategies = { T1 = \"s\" }
             (
                 "unique_devices = 30",
                 "unique_devices = 10",
-                "cap of s: 10 distinct devices per day in UTC; before: 30 distinct devices per \
+                "cap c: 10 distinct devices per day in UTC; before: 30 distinct devices per \
                  day in UTC",
             ),
             (
@@ -326,7 +337,7 @@ strategies = { T1 = \"s\" }
         assert_eq!(
             lines(CONFIG, &fewer),
             [
-                "strategy t is new: bid unless in a",
+                "strategy t is new: bid unless in a, up to c",
                 "strategy s is gone: no bid by it",
             ]
         );

@@ -2,7 +2,7 @@
 
 import { bar } from "./charts.js";
 import { card, el, pill, rows, table } from "./dom.js";
-import { count, duration, moment, t } from "./words.js";
+import { count, duration, list, moment, t } from "./words.js";
 
 let body;
 let element;
@@ -10,7 +10,7 @@ let element;
 /** The card, in the current language. */
 export function capsCard() {
   body = el("tbody");
-  const heads = [t("strategy"), t("cap-used"), t("cap-per")];
+  const heads = [t("cap"), t("cap-used"), t("cap-per")];
   const note = el("p", { class: "quiet" }, t("cap-note"));
   element = card(t("caps"), table(t("caps"), heads, body), note);
   element.id = "caps";
@@ -18,17 +18,18 @@ export function capsCard() {
   return element;
 }
 
-/** Shows the caps of the strategies; none, no table. */
+/** Shows the caps; none, no table. */
 export function showCaps({ caps }) {
   element.hidden = caps.length === 0;
   rows(
     body,
     caps,
-    ({ strategy }) => strategy,
+    ({ name }) => name,
     (cap) => {
       const counted = t("cap-of", { devices: count(cap.devices), limit: count(cap.limit) });
       const used = el("span", {}, bar(usedOf(cap)), el("small", {}, counted), ...leased(cap));
-      return [cap.strategy, used, periodOf(cap)];
+      const name = el("span", {}, cap.name, " ", el("small", {}, list(cap.strategies)));
+      return [name, used, periodOf(cap)];
     },
   );
 }
@@ -56,7 +57,7 @@ function periodOf({ per, time_zone: zone, period_end_unix_seconds: end }) {
 /** Problems of the caps. */
 export function capProblems({ caps }) {
   const problems = [];
-  const note = (key, level, { strategy: name, ...values }) =>
+  const note = (key, level, { name, ...values }) =>
     problems.push({
       key: `${key} ${name}`,
       level,
@@ -65,13 +66,13 @@ export function capProblems({ caps }) {
       href: "#caps",
     });
   for (const cap of caps) {
-    const { strategy, devices, limit, unique_devices: total, leases, time_zone: zone } = cap;
+    const { name, devices, limit, unique_devices: total, leases, time_zone: zone } = cap;
     // More may be leased as long as the pods have not leased everything.
     const isWhole = !leases || leases.all_devices >= total;
     const until = `${moment(cap.period_end_unix_seconds, zone)} (${zone})`;
     if (isWhole && limit > 0 && devices >= limit)
-      note("capped", "warn", { strategy, limit: count(limit), until });
-    if (leases?.failing) note("lease", "bad", { strategy, cause: leases.failing });
+      note("capped", "warn", { name, limit: count(limit), until });
+    if (leases?.failing) note("lease", "bad", { name, cause: leases.failing });
   }
   return problems;
 }

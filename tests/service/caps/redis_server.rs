@@ -8,7 +8,7 @@ use testkit::client::metric_sum;
 use testkit::redis::Redis;
 use testkit::wait_until;
 
-use super::{API, ask, capped_by, decide_oaid, rules};
+use super::{API, ask, capped_by, decide_oaid, rules, without_cap};
 use crate::fixture::{FixtureServer, TestStore};
 
 /// The rules with leases from this URL.
@@ -103,10 +103,10 @@ fn pods_bid_for_exactly_the_cap_together() {
     });
     let metrics = servers[0].metrics();
     assert_eq!(
-        metric_sum(&metrics, "rtad_cap_leased_devices{strategy=\"capped\"}"),
+        metric_sum(&metrics, "rtad_cap_leased_devices{cap=\"daily\"}"),
         LIMIT
     );
-    let answered = "rtad_cap_lease_calls_total{strategy=\"capped\",result=\"answered\"}";
+    let answered = "rtad_cap_lease_calls_total{cap=\"daily\",result=\"answered\"}";
     assert!(metric_sum(&metrics, answered) > 0);
 }
 
@@ -127,7 +127,7 @@ fn pod_without_redis_goes_on_with_what_it_has_leased() {
     wait_until("the failure is reported", || {
         cap(&server)["leases"]["failing"] == "unreachable"
     });
-    let failed = "rtad_cap_lease_calls_total{strategy=\"capped\",result=\"failed\"}";
+    let failed = "rtad_cap_lease_calls_total{cap=\"daily\",result=\"failed\"}";
     assert!(metric_sum(&server.metrics(), failed) > 0);
     // It stays so, for a minute in the long tests.
     let down = std::env::var("REDIS_DOWN_SECONDS").map_or(0, |down| down.parse().unwrap());
@@ -197,12 +197,7 @@ fn check_removed_cap(then: impl FnOnce(String, &str) -> String) {
         wait_until("a lease", || decide_oaid(&mut client, n) == "+not_member");
     }
     let leased = leased_rules(100_000, &redis.url());
-    let (before, rest) = leased.split_once("[strategy.cap]").unwrap();
-    let (_, after) = rest.split_once("[[strategy]]").unwrap();
-    first.write_config(
-        API,
-        &then(format!("{before}[[strategy]]{after}"), &redis.url()),
-    );
+    first.write_config(API, &then(without_cap(&leased), &redis.url()));
     first
         .connect_admin()
         .request("POST", "/v1/reload", "", "")
@@ -271,7 +266,7 @@ fn lease_outlives_a_share_and_the_data_of_the_server() {
             .ok();
     };
     reload(&rules(100_000));
-    let gauge = "rtad_cap_leased_devices{strategy=\"capped\"} NaN";
+    let gauge = "rtad_cap_leased_devices{cap=\"daily\"} NaN";
     wait_until("the gauge ends", || server.metrics().contains(gauge));
     redis.start_again();
     reload(&leased_rules(100_000, &redis.url()));

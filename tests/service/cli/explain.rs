@@ -94,19 +94,17 @@ fn text_lists_ids_memberships_and_decisions() {
 fn unchecked_caps_of_bids_are_named() {
     let (store, config) = served();
     let strategy = "name = \"needs-missing\"";
-    let capped = format!("{strategy}\ncap = {{ unique_devices = 1, per = \"day\" }}");
-    let rules = format!("{}{PLATFORMS}", RULES.replace(strategy, &capped));
+    let capped = format!("{strategy}\ncap = \"daily\"");
+    let cap = "[[cap]]\nname = \"daily\"\nunique_devices = 1\nper = \"day\"\n";
+    let rules = format!("{}{cap}{PLATFORMS}", RULES.replace(strategy, &capped));
     let before = json(&config, "tencent", TENCENT_REQUEST.as_bytes());
     assert!(before.get("unchecked_caps").is_none());
     let config = store.config_file("max_body = \"1KiB\"", &rules);
     let explained = json(&config, "tencent", TENCENT_REQUEST.as_bytes());
-    assert_eq!(
-        explained["unchecked_caps"],
-        serde_json::json!(["needs-missing"])
-    );
+    assert_eq!(explained["unchecked_caps"], serde_json::json!(["daily"]));
     let text = text(&config, "tencent", &[], TENCENT_REQUEST.as_bytes());
     let line = concat!(
-        "Caps     not checked: needs-missing. A pod knows its counts: ",
+        "Caps     not checked: daily. A pod knows its counts: ",
         "POST /v1/explain/tencent on its admin port"
     );
     assert!(text.lines().any(|found| found == line), "{text}");

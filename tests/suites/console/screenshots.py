@@ -25,8 +25,10 @@ CAPPED = """
 [[strategy]]
 name = "winter-sale"
 exclude = ["old_users"]
+cap = "winter"
 
-[strategy.cap]
+[[cap]]
+name = "winter"
 unique_devices = 40
 per = "day"
 time_zone = "Asia/Shanghai"

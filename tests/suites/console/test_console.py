@@ -74,7 +74,7 @@ class TestShows(Console):
     def test_cap_is_shown_with_its_limit(self):
         rows = self.table("Caps of distinct devices").locator("tbody tr")
         expect(rows).to_have_count(1)
-        expect(rows.locator("th")).to_have_text("new-vip")
+        expect(rows.locator("th")).to_have_text("hourly new-vip")
         expect(rows.locator("td").nth(0)).to_have_text(re.compile("% *[\\d,]+ of 1,000,000 devices"))
         expect(rows.locator("td").nth(1)).to_contain_text("hour in UTC")
 
@@ -96,7 +96,7 @@ class TestShows(Console):
             route.fulfill(response=answer, json=status)
 
         page.route("**/v1/status", reached)
-        expect(problems).to_contain_text("The cap of new-vip is reached")
+        expect(problems).to_contain_text("The cap hourly is reached")
         expect(problems).to_contain_text(
             re.compile(r"150 devices were counted.* until \w+ \d+ 00:00:00 \(Asia/Shanghai\)")
         )

@@ -116,15 +116,21 @@ fn cache_times_that_surprise_are_warned_about() {
     let no_bid = "no_bid_cache of the platform tencent is not set: it keeps refusals by caps and \
                   schedules of new-users for an hour at most, and other answers without a bid as \
                   long as it decides";
-    for timed in [
-        "cap = { unique_devices = 5, per = \"day\" }",
-        "valid_until = \"2030-01-01T00:00:00Z\"",
+    let cap = "[[cap]]\nname = \"c\"\nunique_devices = 5\nper = \"day\"\ntime_zone = \"UTC\"\n";
+    for (timed, more) in [
+        ("cap = \"c\"", cap),
+        ("valid_until = \"2030-01-01T00:00:00Z\"", ""),
     ] {
         let exclude = "exclude = [\"old_users\"]\n";
-        let set = changed(exclude, &format!("{exclude}{timed}\n"));
-        assert_eq!(warnings(&set), [""; 0], "{timed}");
-        let unset = unset.replacen(exclude, &format!("{exclude}{timed}\n"), 1);
-        assert_eq!(warnings(&unset), [bid, no_bid], "{timed}");
+        let timed = format!("{exclude}{timed}\n");
+        let set = changed(exclude, &timed);
+        assert_eq!(warnings(&format!("{set}{more}")), [""; 0], "{timed}");
+        let unset = unset.replacen(exclude, &timed, 1);
+        assert_eq!(
+            warnings(&format!("{unset}{more}")),
+            [bid, no_bid],
+            "{timed}"
+        );
     }
 }
 

@@ -1,0 +1,111 @@
+//! `[[cap]]`: caps of the distinct devices that get bids.
+
+use rtad_config::Document;
+use rtad_config::values::{name, number};
+use rtad_core::cap::MAX_DEVICES;
+use rtad_core::period::{Calendar, PeriodUnit};
+use rtad_core::snapshot::AudienceName;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::condition::refuse_unknown;
+use super::rules::StrategyConfig;
+use super::zone::time_zone;
+
+/// A cap of the distinct devices that get a bid of its strategies in a period.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+pub struct CapConfig {
+    /// Name in `[[strategy]]`, in metrics and in Redis.
+    #[serde(deserialize_with = "name::<_, AudienceName, _>")]
+    pub name: String,
+    /// Most distinct devices that get a bid in a period, of all its strategies together. Takes 6 bytes of memory each.
+    #[serde(deserialize_with = "number::<_, _, 1, { MAX_DEVICES as i64 }>")]
+    pub unique_devices: u64,
+    /// The period: each local day or hour counts anew.
+    pub per: PeriodUnit,
+    /// Time zone of the period, from the IANA database in rtad itself.
+    #[serde(default = "utc", deserialize_with = "time_zone")]
+    pub time_zone: String,
+    /// This pod's share of the cap: with four pods behind a balancer 0.25. Rounded down to whole
+    /// devices, at least one. Unset with `leased`.
+    #[serde(default, deserialize_with = "share")]
+    pub share: Option<f64>,
+    /// Whether the pods lease their parts of the cap from `[cap_leases]`, in place of a share. Each
+    /// pod takes memory for the whole cap.
+    #[serde(default)]
+    pub leased: bool,
+}
+
+impl CapConfig {
+    /// Most devices of this pod in a period: its share, or all if it leases them.
+    pub fn capacity(&self) -> u64 {
+        // A share such as 0.29 is slightly less as a float.
+        let part = |share| (self.unique_devices as f64 * share + 1e-6) as u64;
+        self.share.map_or(self.unique_devices, part).max(1)
+    }
+
+    /// The periods.
+    pub fn calendar(&self) -> Calendar {
+        Calendar::new(self.per, Some(&self.time_zone)).expect("reading checked the time zone")
+    }
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let share = f64::deserialize(deserializer).ok();
+    let share = share.filter(|share| *share > 0.0 && *share <= 1.0);
+    share
+        .map(Some)
+        .ok_or_else(|| serde::de::Error::custom("a number over 0, up to 1"))
+}
+
+/// Checks the caps, and the strategies that share them.
+pub fn check(
+    d: &mut Document<'_>,
+    caps: &mut [CapConfig],
+    strategies: &[StrategyConfig],
+    has_leases: bool,
+) {
+    d.refuse_duplicates("cap", "name");
+    for (index, cap) in caps.iter_mut().enumerate() {
+        let table = format!("cap[{index}]");
+        match (cap.leased, cap.share) {
+            (true, Some(_)) => {
+                let key = format!("{table}.share");
+                d.mistake(&key, "is beside leased = true", "one of share and leased");
+            }
+            (true, None) if !has_leases => {
+                d.mistake(
+                    &format!("{table}.leased"),
+                    "is true without a server",
+                    "[cap_leases] with a backend",
+                );
+            }
+            (true, None) => {}
+            (false, share) => cap.share = Some(share.unwrap_or(1.0)),
+        }
+    }
+
+    let names = d.texts("cap", "name");
+    for (index, strategy) in strategies.iter().enumerate() {
+        let Some(name) = &strategy.cap else {
+            continue;
+        };
+        let key = format!("strategy[{index}].cap");
+        refuse_unknown(d, &key, name, "caps", &names);
+
+        // It would take devices from answers.
+        let mut others = strategies.iter();
+        let answering = others.find(|other| other.cap == strategy.cap && !other.shadow);
+        if let Some(other) = answering
+            && strategy.shadow
+        {
+            let found = format!("is shared by {}, which is not in shadow", other.name);
+            d.mistake(&key, &found, "a cap of its own for a strategy in shadow");
+        }
+    }
+}
