@@ -167,7 +167,7 @@ fn cap_config() -> CapConfig {
         name: "capped".to_owned(),
         unique_devices: argument("--cap").unwrap_or(1_000_000),
         per: PeriodUnit::Day,
-        time_zone: "UTC".to_owned(),
+        time_zone: Some("UTC".to_owned()),
         share: Some(1.0),
         leased: false,
     }

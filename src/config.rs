@@ -70,6 +70,7 @@ pub use rules::{AudienceConfig, IdsConfig, StrategyConfig};
 pub use server::ServerConfig;
 pub use store::{StoreConfig, SwapMode};
 pub use value::{ValueBounds, ValueConfig};
+use zone::optional_time_zone;
 
 pub use rtad_config::{ConfigError, Location, Mistake, Mistakes, Named, Secret, SecretConfig};
 
@@ -101,7 +102,12 @@ pub enum ConfigUse {
 /// The whole configuration.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct Config {
+    /// Time zone of the schedules and caps that name no other: a name of the IANA database in rtad
+    /// itself.
+    #[serde(deserialize_with = "optional_time_zone")]
+    pub time_zone: Option<String>,
     /// `[server]`
     pub server: ServerConfig,
     /// `[store]`
@@ -177,9 +183,10 @@ impl Config {
         }
         experiment::check(d, &config.experiments);
         let parts = PartNames::of(&config.experiments);
-        rules::check(d, &config.strategies, &parts);
+        let zone = config.time_zone.as_ref();
+        rules::check(d, &mut config.strategies, &parts, zone);
         let has_leases = config.cap_leases.is_some();
-        cap::check(d, &mut config.caps, &config.strategies, has_leases);
+        cap::check(d, &mut config.caps, &config.strategies, has_leases, zone);
         let strategies = d.texts("strategy", "name");
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
         let Self {

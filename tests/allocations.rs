@@ -86,7 +86,7 @@ fn lookups_and_decisions_do_not_allocate() {
         name: "daily".to_owned(),
         unique_devices: 3,
         per: PeriodUnit::Day,
-        time_zone: "Asia/Shanghai".to_owned(),
+        time_zone: Some("Asia/Shanghai".to_owned()),
         share: Some(1.0),
         leased: false,
     };

@@ -140,7 +140,7 @@ impl Cap {
         }
         let header = Header {
             per: self.config.per,
-            time_zone: self.config.time_zone.clone(),
+            time_zone: self.config.zone().to_owned(),
             sized_for: table.sized_for(),
             carried: table.carried(),
             number: period.number,
@@ -207,7 +207,7 @@ impl Cap {
 impl Header {
     /// The period of the file, if it goes on: the clock may have been set back.
     fn period(&self, config: &CapConfig, wall: SystemTime) -> Option<rtad_core::period::Period> {
-        let fits = (self.per, &self.time_zone) == (config.per, &config.time_zone);
+        let fits = (self.per, self.time_zone.as_str()) == (config.per, config.zone());
         let start = UNIX_EPOCH.checked_add(Duration::from_secs(self.start_unix_seconds))?;
         if !fits || start > wall + MAX_SET_BACK {
             return None;

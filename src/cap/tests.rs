@@ -17,7 +17,7 @@ fn config(unique_devices: u64, per: PeriodUnit) -> CapConfig {
         name: "s".to_owned(),
         unique_devices,
         per,
-        time_zone: "Asia/Shanghai".to_owned(),
+        time_zone: Some("Asia/Shanghai".to_owned()),
         share: Some(1.0),
         leased: false,
     }

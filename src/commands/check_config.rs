@@ -197,11 +197,11 @@ fn limit(cap: &CapConfig) -> String {
     let CapConfig {
         unique_devices,
         per,
-        time_zone,
         share,
         leased,
         ..
     } = cap;
+    let time_zone = cap.zone();
     let (devices, per) = (cap.capacity(), per.as_str());
     let of = match share {
         Some(share) if *share < 1.0 => format!(", {share} of {unique_devices}"),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition::refuse_unknown;
 use super::rules::StrategyConfig;
-use super::zone::time_zone;
+use super::zone::{ACCEPTED, optional_time_zone};
 
 /// A cap of the distinct devices that get a bid of its strategies in a period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,9 +24,9 @@ pub struct CapConfig {
     pub unique_devices: u64,
     /// The period: each local day or hour counts anew.
     pub per: PeriodUnit,
-    /// Time zone of the period, from the IANA database in rtad itself.
-    #[serde(default = "utc", deserialize_with = "time_zone")]
-    pub time_zone: String,
+    /// Time zone of the period. Unset = that of the file, one of which is needed.
+    #[serde(default, deserialize_with = "optional_time_zone")]
+    pub time_zone: Option<String>,
     /// This pod's share of the cap: with four pods behind a balancer 0.25. Rounded down to whole
     /// devices, at least one. Unset with `leased`.
     #[serde(default, deserialize_with = "share")]
@@ -45,14 +45,20 @@ impl CapConfig {
         self.share.map_or(self.unique_devices, part).max(1)
     }
 
+    /// The time zone.
+    ///
+    /// # Panics
+    ///
+    /// If there is none. Reading a file sets it.
+    pub fn zone(&self) -> &str {
+        let zone = self.time_zone.as_deref();
+        zone.expect("reading requires a time zone")
+    }
+
     /// The periods.
     pub fn calendar(&self) -> Calendar {
-        Calendar::new(self.per, Some(&self.time_zone)).expect("reading checked the time zone")
+        Calendar::new(self.per, Some(self.zone())).expect("reading checked the time zone")
     }
-}
-
-fn utc() -> String {
-    "UTC".to_owned()
 }
 
 fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
@@ -69,10 +75,15 @@ pub fn check(
     caps: &mut [CapConfig],
     strategies: &[StrategyConfig],
     has_leases: bool,
+    zone: Option<&String>,
 ) {
     d.refuse_duplicates("cap", "name");
     for (index, cap) in caps.iter_mut().enumerate() {
         let table = format!("cap[{index}]");
+        cap.time_zone = cap.time_zone.take().or(zone.cloned());
+        if cap.time_zone.is_none() {
+            d.require(&format!("{table}.time_zone"), ACCEPTED);
+        }
         match (cap.leased, cap.share) {
             (true, Some(_)) => {
                 let key = format!("{table}.share");

@@ -16,7 +16,8 @@ const FLAGS: [(&str, &str); 3] = [
     ("store.url", "--store"),
 ];
 /// Tables and their headings.
-const TABLES: [(&str, &str); 21] = [
+const TABLES: [(&str, &str); 22] = [
+    ("", "Top level"),
     ("server", "`[server]`"),
     ("server.api", "`[server.api]`"),
     ("store", "`[store]`"),
@@ -71,6 +72,7 @@ fn description(table: &str, key: &str) -> Option<&'static str> {
         T::get_field_docs(field).ok()
     }
     match (table, key) {
+        ("", _) => of::<Config>(key),
         ("server", _) => of::<ServerConfig>(key),
         ("server.api", _) => of::<ApiConfig>(key),
         ("store", _) => of::<StoreConfig>(key),
@@ -124,7 +126,7 @@ fn configuration_reference_is_current() {
         example: EXAMPLE,
         tables: &TABLES,
         read: &|text| {
-            let (config, mistakes) = match read(text) {
+            let (mut config, mistakes) = match read(text) {
                 Ok(read) => read,
                 Err(mistakes) => (Config::default(), mistakes),
             };
@@ -139,6 +141,15 @@ fn configuration_reference_is_current() {
                     .unwrap()
                     .to_owned(),
             });
+            // A zone that is that of the file was not given.
+            let file_zone = config.time_zone.clone();
+            let of_caps = config.caps.iter_mut().map(|cap| &mut cap.time_zone);
+            let of_strategies = config.strategies.iter_mut().map(|it| &mut it.time_zone);
+            for zone in of_caps.chain(of_strategies) {
+                if *zone == file_zone {
+                    *zone = None;
+                }
+            }
             (toml::Value::try_from(config).unwrap(), findings.collect())
         },
         describe: &description,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::condition::{Condition, refuse_unknown};
 use super::experiment::PartNames;
 use super::value::{self, ValueConfig, ValueContext};
-use super::zone::optional_time_zone;
+use super::zone::{ACCEPTED, optional_time_zone};
 use crate::strategy::Outcome;
 
 /// Device ids.
@@ -70,7 +70,7 @@ pub struct StrategyConfig {
     /// midnight belong to the day on which they begin. Empty = the whole day.
     #[serde(default)]
     pub hours: Vec<Hours>,
-    /// Time zone of `days` and `hours`, which need it: a name of the IANA database in rtad itself.
+    /// Time zone of `days` and `hours`. Unset = that of the file, one of which they need.
     #[serde(default, deserialize_with = "optional_time_zone")]
     pub time_zone: Option<String>,
     /// Whether decisions are only counted, in `rtad_shadow_decisions_total`: answers do not contain
@@ -128,12 +128,17 @@ const fn no_bid() -> Outcome {
 }
 
 /// Checks the audiences and the strategies that use them.
-pub fn check(d: &mut Document<'_>, strategies: &[StrategyConfig], parts: &PartNames) {
+pub fn check(
+    d: &mut Document<'_>,
+    strategies: &mut [StrategyConfig],
+    parts: &PartNames,
+    zone: Option<&String>,
+) {
     d.refuse_duplicates("audience", "name");
     d.refuse_duplicates("strategy", "name");
     // Invalid names too: such a name is one mistake, not another one per strategy that uses it.
     let audiences = d.texts("audience", "name");
-    for (index, strategy) in strategies.iter().enumerate() {
+    for (index, strategy) in strategies.iter_mut().enumerate() {
         let table = format!("strategy[{index}]");
         for (index, name) in strategy.exclude.iter().enumerate() {
             let key = format!("{table}.exclude[{index}]");
@@ -160,26 +165,29 @@ pub fn check(d: &mut Document<'_>, strategies: &[StrategyConfig], parts: &PartNa
             parts,
         };
         value::check(d, &table, &strategy.values, &context);
-        check_schedule(d, &table, strategy);
+        check_schedule(d, &table, strategy, zone);
     }
 }
 
-fn check_schedule(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig) {
+fn check_schedule(
+    d: &mut Document<'_>,
+    table: &str,
+    strategy: &mut StrategyConfig,
+    file_zone: Option<&String>,
+) {
     let has_hours = !strategy.days.is_empty() || !strategy.hours.is_empty();
     let zone = format!("{table}.time_zone");
-    match (&strategy.time_zone, has_hours) {
-        (None, true) => {
-            let accepted = "the zone of days and hours, such as Asia/Shanghai";
-            d.require(&zone, accepted);
+    if has_hours {
+        strategy.time_zone = strategy.time_zone.take().or(file_zone.cloned());
+        if strategy.time_zone.is_none() {
+            d.require(&zone, ACCEPTED);
         }
-        (Some(_), false) => {
-            d.mistake(
-                &zone,
-                "is given without days and hours",
-                "one of them, or no time_zone",
-            );
-        }
-        _ => {}
+    } else if strategy.time_zone.is_some() {
+        d.mistake(
+            &zone,
+            "is given without days and hours",
+            "one of them, or no time_zone",
+        );
     }
     if let (Some(from), Some(until)) = (strategy.valid_from, strategy.valid_until)
         && until <= from

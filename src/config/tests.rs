@@ -35,8 +35,7 @@ fn example() -> Config {
 const STORE: &str = "store.url = \"/d\"\n";
 const RULE: &str = "store.url = \"/d\"\n[[audience]]\nname = \"a\"\n[[strategy]]\nname = \"s\"\n\
                     exclude = [\"a\"]\n";
-const LEASED: &str =
-    "cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 8\nper = \"hour\"\nleased = true\n";
+const LEASED: &str = "cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 8\nper = \"hour\"\ntime_zone = \"UTC\"\nleased = true\n";
 
 #[test]
 fn each_mistake_has_its_line_and_the_accepted_values() {
@@ -166,20 +165,50 @@ fn ports_may_be_equal_on_different_addresses() {
 }
 
 #[test]
-fn cap_has_defaults_and_the_database_spelling_of_its_zone() {
-    for (lines, expected) in [
-        (
-            "unique_devices = 1_000_000\nper = \"hour\"",
-            (1_000_000, "UTC"),
-        ),
-        (
-            "unique_devices = 7\nper = \"day\"\ntime_zone = \"asia/shanghai\"\nshare = 0.5",
-            (3, "Asia/Shanghai"),
-        ),
-    ] {
-        let config = read(&format!("{RULE}[[cap]]\nname = \"c\"\n{lines}")).unwrap();
-        let cap = &config.caps[0];
-        assert_eq!((cap.capacity(), cap.time_zone.as_str()), expected);
+fn cap_has_the_whole_capacity_without_a_share() {
+    for (share, capacity) in [("", 7), ("share = 0.5", 3)] {
+        let cap = "[[cap]]\nname = \"c\"\nunique_devices = 7\nper = \"day\"\ntime_zone = \"UTC\"";
+        let config = read(&format!("{RULE}{cap}\n{share}")).unwrap();
+        assert_eq!(config.caps[0].capacity(), capacity, "{share}");
+    }
+}
+
+/// A cap or a schedule in UTC beside hours of another zone would be a surprise.
+#[test]
+fn zone_of_the_file_is_that_of_schedules_and_caps_without_their_own() {
+    let rules = |zone: &str, own: &str| {
+        let caps = format!(
+            "[[cap]]\nname = \"c\"\nunique_devices = 7\nper = \"day\"\n{own}\n\
+             [[strategy]]\nname = \"timed\"\nexclude = [\"a\"]\nhours = [\"09:00-18:00\"]\n{own}\n\
+             [[strategy]]\nname = \"dated\"\nexclude = [\"a\"]\n\
+             valid_from = \"2026-12-01T00:00:00+08:00\"\n"
+        );
+        format!("{zone}\n{RULE}{caps}")
+    };
+    let zones = |text: &str| {
+        let config = read(text).unwrap();
+        let strategy = |index: usize| config.strategies[index].time_zone.clone();
+        assert_eq!((strategy(0), strategy(2)), (None, None));
+        [config.caps[0].time_zone.clone(), strategy(1)].map(Option::unwrap)
+    };
+    let file = "time_zone = \"asia/shanghai\"";
+    let own = "time_zone = \"Asia/Tokyo\"";
+    assert_eq!(zones(&rules(file, "")), ["Asia/Shanghai"; 2]);
+    assert_eq!(zones(&rules(file, own)), ["Asia/Tokyo"; 2]);
+    assert_eq!(zones(&rules("", own)), ["Asia/Tokyo"; 2]);
+
+    let mistakes = read(&rules("", "")).unwrap_err().mistakes;
+    let accepted = "time_zone is missing; accepted: a name of the IANA database, such as \
+                    Asia/Shanghai, here or before all tables, for the whole file";
+    assert_eq!(mistakes.len(), 2, "{mistakes:?}");
+    for (mistake, table) in mistakes
+        .iter()
+        .zip(["[[cap]] \"c\"", "[[strategy]] \"timed\""])
+    {
+        assert!(
+            mistake.contains(table) && mistake.ends_with(accepted),
+            "{mistakes:?}"
+        );
     }
 }
 

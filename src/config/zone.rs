@@ -4,8 +4,11 @@ use rtad_config::values::text;
 use rtad_core::period::{Calendar, PeriodUnit};
 use serde::Deserializer;
 
-/// A time zone, in the spelling of the database.
-pub fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+/// The accepted values where a zone is needed.
+pub const ACCEPTED: &str = "a name of the IANA database, such as Asia/Shanghai, here or before all \
+                            tables, for the whole file";
+
+fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let accepted = "a name of the IANA database, such as Asia/Shanghai";
     text(deserializer, accepted, |text| {
         let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
@@ -13,7 +16,7 @@ pub fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
     })
 }
 
-/// An optional [`time_zone`].
+/// A time zone, in the spelling of the database.
 pub fn optional_time_zone<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {

@@ -136,7 +136,7 @@ impl<'a> CapStatus<'a> {
             share: config.share,
             leases: caps.leases(cap),
             per: config.per,
-            time_zone: &config.time_zone,
+            time_zone: config.zone(),
             period_start_unix_seconds: unix_seconds(period.start),
             period_end_unix_seconds: unix_seconds(period.end),
             memory_bytes: CapTable::bytes_for(config.capacity()),

@@ -91,6 +91,8 @@ const KEYS: [(Treatment, &[&str]); 12] = [
     (
         Treatment::NoAnswer,
         &[
+            // Reading gives it to the schedules and caps without one of their own.
+            "time_zone",
             "server",
             "server.listen",
             "server.admin_listen",

@@ -60,6 +60,9 @@ impl ConfigReference<'_> {
             let places = places(&example, table);
             let unknown = self.findings(&example, &join(&places[0], "?"), Some("1"));
             for key in unknown[0].accepted.split(", ") {
+                if table.is_empty() && self.is_listed(key) {
+                    continue;
+                }
                 let path = |place: &String| join(place, key);
                 let is_given = |path: &String| get(&example, path).is_some();
                 let given = places.iter().map(path).find(is_given);
@@ -101,6 +104,12 @@ impl ConfigReference<'_> {
             }
         }
         page
+    }
+
+    /// Whether a key of the top level is a table with a section of its own.
+    fn is_listed(&self, key: &str) -> bool {
+        let name = |(table, _): &(&str, &str)| table.trim_end_matches("[]") == key;
+        self.tables.iter().any(name)
     }
 
     /// The findings about a key, and in it, if it has this value.

@@ -219,7 +219,7 @@ mod tests {
             name: "daily".to_owned(),
             unique_devices: ROOM,
             per: PeriodUnit::Day,
-            time_zone: "UTC".to_owned(),
+            time_zone: Some("UTC".to_owned()),
             share: None,
             leased: true,
         };

@@ -17,7 +17,7 @@ static ZONE: LazyLock<String> = LazyLock::new(|| {
 /// [`config`] in that zone.
 fn at_noon(unique_devices: u64, per: PeriodUnit) -> CapConfig {
     CapConfig {
-        time_zone: ZONE.clone(),
+        time_zone: Some(ZONE.clone()),
         ..config(unique_devices, per)
     }
 }
@@ -67,7 +67,7 @@ fn changed_periods_count_anew() {
     caps.save();
     drop(caps);
     let other_zone = CapConfig {
-        time_zone: "UTC".to_owned(),
+        time_zone: Some("UTC".to_owned()),
         ..day.clone()
     };
     for other in [at_noon(100, PeriodUnit::Hour), other_zone] {

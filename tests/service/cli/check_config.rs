@@ -138,8 +138,9 @@ fn forgotten_caps_are_warned_about() {
     let store = TestStore::empty();
     let warnings = |store_keys: &str, cap: &str, variables: &[(&str, &str)]| {
         let leases = "[cap_leases]\nbackend = \"redis://cache.internal\"";
-        let cap =
-            format!("cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 9\nper = \"day\"\n{cap}");
+        let cap = format!(
+            "cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 9\nper = \"day\"\ntime_zone = \"UTC\"\n{cap}"
+        );
         let file = store.config_file("", &format!("{store_keys}\n{leases}\n{RULES}{cap}"));
         let text = check(&file, variables).stderr;
         let lines = text
