@@ -474,6 +474,11 @@ def served(board):
             f"1 - min by (pod) ({of('rtad_config_last_reload_successful')})",
             "config refused, {{pod}}",
         ),
+        (f"count(count_values('hash', {of('rtad_config_hash')})) - 1", "other configs"),
+        (
+            f"time() - max({of('rtad_config_loaded_timestamp_seconds')}) < bool 300",
+            "config loaded in the last 5 minutes",
+        ),
         (
             f"sum by (pod, {audience}) (increase({of('rtad_cache_starts_total')}[$__rate_interval]))",
             "started from the cache, {{pod}} {{audience}}",
