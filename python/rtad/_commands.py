@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rtad import _rtad
@@ -100,15 +101,18 @@ def explain(
     *,
     headers: Mapping[str, str] | None = None,
     query: str | None = None,
+    at: str | datetime | None = None,
 ) -> dict[str, Any]:
     """Explains the answer to a platform's captured request, as `rtad explain --json`.
 
     `config` is the file of the service. The body may be the bytes themselves, hex or base64. The
-    explanation holds the ids of the request.
+    explanation holds the ids of the request. `at` decides by the schedules of that time, which needs
+    an offset from UTC.
     """
     found = body.encode() if isinstance(body, str) else bytes(body)
     lines = [f"{name}: {text}" for name, text in (headers or {}).items()]
-    return _report(_rtad.explain(os.fspath(config), platform, found, lines, query))
+    time = at.isoformat() if isinstance(at, datetime) else at
+    return _report(_rtad.explain(os.fspath(config), platform, found, lines, query, time))
 
 
 def command(

@@ -95,4 +95,5 @@ def explain(
     body: bytes,
     headers: list[str],
     query: str | None,
+    at: str | None,
 ) -> str: ...

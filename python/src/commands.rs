@@ -1,11 +1,13 @@
 //! Commands of the loader, and explanations of the service.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use rtad::offline::{OfflineRequest, explain_request, read_config};
+use rtad::offline::{OfflineError, OfflineRequest, explain_request, read_config};
+use rtad_core::schedule::Moment;
 use rtad_loader::host::{self, Batches};
 
 use super::job;
@@ -43,18 +45,26 @@ pub fn explain(
     body: Vec<u8>,
     headers: Vec<String>,
     query: Option<String>,
+    at: Option<String>,
 ) -> PyResult<String> {
-    let request = OfflineRequest {
-        at: None,
-        platform,
-        body,
-        headers,
-        query,
-    };
     let explained = py.detach(|| {
+        let request = OfflineRequest {
+            platform,
+            body,
+            headers,
+            query,
+            at: at.map(time_of).transpose()?,
+        };
         let assembly = read_config(&config, &Vec::new())?;
         explain_request(assembly, request)
     });
     let explained = explained.map_err(|error| job::failure(py, &error))?;
     serde_json::to_string(&explained).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+fn time_of(text: String) -> Result<SystemTime, OfflineError> {
+    let found = format!("at={text:?}");
+    let time = Moment::try_from(text);
+    let time = time.map_err(|error| OfflineError::Usage(format!("{found}: {error}")))?;
+    Ok(time.into())
 }

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from datetime import UTC, datetime
 
 import pytest
 
@@ -87,3 +88,17 @@ def test_failures_have_the_texts_and_codes_of_the_program(rtad, config, tmp_path
         lines = [f"error: {line}" for line in str(failure.value).splitlines()]
         expected = done.stderr.replace("--platform", "platform").splitlines()
         assert (lines, failure.value.exit_code) == (expected, done.returncode)
+
+
+def test_schedules_of_another_time_decide(rtad, config):
+    hours = 'exclude = ["users"]\nhours = ["09:00-18:00"]\ntime_zone = "Asia/Shanghai"'
+    config.write_text(config.read_text().replace('exclude = ["users"]', hours))
+
+    def reason(at):
+        return rtad.explain(config, "example", BODY, at=at)["strategies"][0]["reason"]
+
+    assert reason("2026-11-28T15:00:00+08:00") == "member"
+    assert reason("2026-11-28T03:00:00+08:00") == "not_scheduled"
+    assert reason(datetime(2026, 11, 28, 7, tzinfo=UTC)) == "member"
+    with pytest.raises(rtad.Error, match="with an offset"):
+        reason(datetime(2026, 11, 28, 7))
