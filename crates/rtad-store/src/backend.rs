@@ -1,5 +1,7 @@
 //! Backend of a store: a directory or an object store's client, and its capabilities.
 
+mod create;
+
 use std::fs::Metadata;
 use std::io;
 use std::path::PathBuf;

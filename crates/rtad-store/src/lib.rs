@@ -22,7 +22,7 @@
 //! | `client` | the HTTP client under object_store: `Retry-After`, ranges, error bodies | |
 //! | `error` | [`StoreError`] | `layout`, `url`, `trust`, `client` |
 //! | `remote` | clients of buckets and HTTP servers | `url`, `client` |
-//! | `backend` | a directory or a client, and its capabilities | `url`, `error`, `remote` |
+//! | `backend` | a directory or a client, its capabilities, and put-if-absent | `url`, `error`, `remote` |
 //! | `download` | resuming reads of one object | `client`, `error` |
 //! | [`object`] | remote objects that are not part of a store | `url`, `error`, `remote`, `download` |
 //! | [`folder`] | whole files that are not part of a store | `url`, `error`, `backend` |

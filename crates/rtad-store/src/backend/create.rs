@@ -1,0 +1,149 @@
+//! Put-if-absent: the one conditional write that every kind of store has.
+//!
+//! A directory links a staged file, which fails if the name exists. S3 and Azure take
+//! `If-None-Match: *`, Google the generation 0.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
+
+use super::Backend;
+use crate::error::StoreError;
+
+/// Puts of an object that the server refuses to create although it does not exist: another put of
+/// it is under way, and may fail.
+const MAX_PUTS: u32 = 4;
+/// Pause before the second put; doubled before each further one.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Backend {
+    /// Creates an object of at most 64 KiB. Never replaces one.
+    ///
+    /// True: it exists with these bytes, durably. False: it exists with other bytes.
+    ///
+    /// The answer to a put may be lost, and the client's retry refused. So the bytes decide whose
+    /// the object is: *writers that compete put different bytes*, such as a random number.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ReadOnly`], or a store error, after which the object may still appear.
+    #[allow(dead_code, reason = "the records of audiences are written with it")]
+    pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> Result<bool, StoreError> {
+        self.check_writable()?;
+        let objects = self.objects(path).await?;
+
+        let mut pause = PAUSE;
+        for attempt in 1.. {
+            let Err(refusal) = put_new(&*objects, path, &bytes).await else {
+                return Ok(true);
+            };
+
+            let found = objects.get(path).await;
+            let found = match found {
+                Ok(object) => object.bytes().await,
+                Err(error) => Err(error),
+            };
+            match (found, &refusal) {
+                (Ok(found), _) => return Ok(found == bytes),
+                (Err(Error::NotFound { .. }), Error::AlreadyExists { .. })
+                    if attempt < MAX_PUTS =>
+                {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                _ => return Err(StoreError::backend("create", path, refusal)),
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+}
+
+/// The put alone. A success, also of a retry by the client, is durable.
+async fn put_new(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    bytes: &Bytes,
+) -> object_store::Result<()> {
+    let options = PutOptions {
+        mode: PutMode::Create,
+        ..PutOptions::default()
+    };
+    let payload = PutPayload::from(bytes.clone());
+    objects.put_opts(path, payload, options).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use testkit::faulty_store::{FaultyStore, LostAnswer};
+
+    use super::*;
+
+    /// Sixteen writers create the same ten objects at once; returns the number of creators of each.
+    async fn creators_of_ten(backend: &Backend) -> Vec<usize> {
+        let mut creators = Vec::new();
+        for number in 0..10 {
+            let path = Path::from(format!("records/{number}"));
+            let mut writers = tokio::task::JoinSet::new();
+            for writer in 0..16 {
+                let (backend, path) = (backend.clone(), path.clone());
+                writers.spawn(async move {
+                    let bytes = Bytes::from(format!("writer {writer}"));
+                    backend.create(&path, bytes).await.unwrap()
+                });
+            }
+            let created = writers.join_all().await;
+            creators.push(created.into_iter().filter(|created| *created).count());
+        }
+        creators
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn one_of_many_writers_creates_in_every_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Backend::open(folder.path().to_str().unwrap()).unwrap();
+        assert_eq!(creators_of_ten(&directory).await, [1; 10]);
+        let staged = std::fs::read_dir(folder.path().join("records")).unwrap();
+        assert_eq!(staged.count(), 10, "no staged files are left");
+
+        let Some(url) = testkit::store::bucket_url("create") else {
+            return;
+        };
+        assert_eq!(
+            creators_of_ten(&Backend::open(&url).unwrap()).await,
+            [1; 10]
+        );
+    }
+
+    #[tokio::test]
+    async fn object_of_a_lost_answer_is_known_by_its_bytes() {
+        for lost in [LostAnswer::Retried, LostAnswer::Broken] {
+            let faulty = Arc::new(FaultyStore::default());
+            let backend = Backend::over(Arc::clone(&faulty) as _, "s3://bucket");
+            let path = Path::from("records/1");
+            faulty.lose_answers("records/1", lost);
+            assert!(
+                backend.create(&path, "ours".into()).await.unwrap(),
+                "{lost:?}"
+            );
+            assert!(!backend.create(&path, "another's".into()).await.unwrap());
+            let held = faulty.get(&path).await.unwrap().bytes().await.unwrap();
+            assert_eq!(held, "ours");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_created_over_http_or_in_a_missing_directory() {
+        let create = async |url: &str| {
+            let backend = Backend::open(url).unwrap();
+            backend.create(&Path::from("records/1"), "1".into()).await
+        };
+        let refused = create("http://127.0.0.1:1/").await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly { .. })));
+        let refused = create("/nonexistent/store").await;
+        assert!(matches!(refused, Err(StoreError::NoDirectory { .. })));
+    }
+}
