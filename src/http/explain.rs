@@ -2,15 +2,15 @@
 //! answer to a captured body, or to a single id.
 //!
 //! Ids are in the body, never in the URL, which proxies log. A platform's body is accepted as sent,
-//! or as hex or base64. The query string is the captured request's. Access is checked only if a
-//! header of the platform's config is present.
+//! or as hex or base64. The query string is the captured request's, so the time of the schedules is
+//! a header. Access is checked only if a header of the platform's config is present.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 use rtad_core::schedule::Moment;
 use rtad_http::answer::json_of;
@@ -28,6 +28,8 @@ use crate::platform::RequestHead;
 
 /// Bytes of text per byte of a body: two hex digits and a space.
 const TEXT_PER_BYTE: usize = 3;
+/// The time whose schedules decide about a captured request.
+const AT: HeaderName = HeaderName::from_static("rtad-at");
 
 pub async fn explained(
     State(app): State<Arc<AdminApp>>,
@@ -37,6 +39,7 @@ pub async fn explained(
     let name = decoded(raw(&head.uri, 2));
     // An unknown platform is reported before the body is read.
     platform_named(&app.serving.load(), &name)?;
+    let at = time_of(&head.headers)?;
     let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
     let text = app.read_body(body, limit).await?;
     let (body, encoding) = input::read(text);
@@ -48,7 +51,7 @@ pub async fn explained(
             headers: &head.headers,
             query: head.uri.query(),
         },
-        at: None,
+        at,
         has_headers: platform.access.is_tried(&head.headers),
         body,
         encoding,
@@ -56,6 +59,24 @@ pub async fn explained(
     };
     let explanation = explain(&catalog, platform, &app.ids, &app.shared.polls, captured);
     Ok(json_of(StatusCode::OK, &explanation))
+}
+
+/// The time in the header; `None` without one.
+fn time_of(headers: &HeaderMap) -> Result<Option<SystemTime>, RequestError> {
+    let mut values = headers.get_all(AT).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        let detail = "header Rtad-At: expected at most one, found more";
+        return Err(RequestError::BadBody(detail.to_owned()));
+    }
+
+    let text = value.to_str().unwrap_or_default();
+    let moment: Moment = text
+        .parse()
+        .map_err(|error| RequestError::BadBody(format!("header Rtad-At: {error}")))?;
+    Ok(Some(moment.into()))
 }
 
 fn platform_named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a ServedPlatform, ApiError> {
@@ -87,6 +108,10 @@ pub async fn id_explained(
 ) -> Result<Response, ApiError> {
     if body::has_encoding(request.headers()) {
         return Err(RequestError::BadEncoding.into());
+    }
+    if request.headers().contains_key(AT) {
+        let detail = "header Rtad-At: expected as `at` in the body";
+        return Err(RequestError::BadBody(detail.to_owned()).into());
     }
     let body = app.read_body(request.into_body(), app.max_body).await?;
     let Asked { id, kind, at } = parse_object(&body, "id, kind and at")?;

@@ -135,3 +135,43 @@ fn time_of_an_explained_id_has_an_offset() {
         .problem(400, "bad_body");
     assert!(detail.contains("with an offset"), "{detail}");
 }
+
+/// The query string and all other headers are those of the captured request.
+#[test]
+fn time_of_an_explained_request_is_a_header() {
+    let scheduled = "exclude = [\"old_users\"]\nhours = [\"09:00-18:00\"]\ntime_zone = \"UTC\"";
+    let rules = RULES.replacen("exclude = [\"old_users\"]", scheduled, 1);
+    let store = TestStore::with_everything();
+    let server = FixtureServer::start(store, "", &format!("{rules}{PLATFORMS}"));
+    let mut admin = server.connect_admin();
+
+    for (time, reason) in [
+        ("2026-12-01T17:59:00+00:00", "not_member"),
+        ("2026-12-01T17:59:00+08:00", "not_member"),
+        ("2026-12-01T08:00:00+08:00", "not_scheduled"),
+    ] {
+        let header = format!("Rtad-At: {time}\r\n");
+        let answer = admin.request("POST", "/v1/explain/ocean?at=x", &header, OCEAN_REQUEST);
+        assert_eq!(answer.ok()["strategies"][0]["reason"], reason, "{time}");
+    }
+
+    let expected = "header Rtad-At: time: expected a date and time with an offset, such as \
+                    2026-12-01T00:00:00+08:00";
+    let twice = "Rtad-At: 2026-12-01T00:00:00Z\r\nRtad-At: 2026-12-02T00:00:00Z\r\n";
+    for (headers, expected) in [
+        ("Rtad-At: 2026-12-01T15:00:00\r\n", expected),
+        ("Rtad-At: \r\n", expected),
+        (twice, "header Rtad-At: expected at most one, found more"),
+    ] {
+        let answer = admin.request("POST", "/v1/explain/ocean", headers, OCEAN_REQUEST);
+        assert_eq!(answer.problem(400, "bad_body"), expected);
+    }
+
+    let header = "Rtad-At: 2026-12-01T00:00:00Z\r\n";
+    let body = json!({ "id": OLD_USERS[0].1 }).to_string();
+    let detail = admin.request("POST", "/v1/explain", header, body);
+    assert_eq!(
+        detail.problem(400, "bad_body"),
+        "header Rtad-At: expected as `at` in the body"
+    );
+}
