@@ -83,10 +83,12 @@ impl RequestKeys {
         if read.purpose == Purpose::Fallback {
             self.coverage = Coverage::Nothing;
         }
+
         for (index, id) in read.ids.iter().enumerate() {
             if index >= MAX_READ_IDS {
                 self.coverage = Coverage::TooMany;
             }
+
             let (found, key) = match self.coverage {
                 Coverage::Complete if id.is_doubtful => (IdResult::Doubtful, None),
                 Coverage::Complete => match key(id.field, id.value.text(&mut Digits::new())) {
@@ -107,7 +109,12 @@ impl RequestKeys {
                 },
                 Coverage::TooMany | Coverage::Nothing => (IdResult::NotLookedAt, None),
             };
-            each(id, found, key.filter(|_| found != IdResult::NotLookedAt));
+            let kept = if found == IdResult::NotLookedAt {
+                None
+            } else {
+                key
+            };
+            each(id, found, kept);
         }
     }
 

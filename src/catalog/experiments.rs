@@ -23,16 +23,16 @@ struct PartCounters {
 
 impl PartCounters {
     fn new(strategy: &str, index: usize, experiment: &Experiment, telemetry: &Telemetry) -> Self {
-        let counters = |part| {
-            let bucket = experiment.part_name(part);
-            telemetry.buckets(strategy, &experiment.name, bucket)
-        };
-        let buckets = (0..experiment.buckets.len() as u8).map(Assignment::Bucket);
+        let mut buckets = Vec::with_capacity(experiment.buckets.len());
+        for bucket in 0..experiment.buckets.len() as u8 {
+            let part = Assignment::Bucket(bucket);
+            buckets.push(part_counters(strategy, experiment, part, telemetry));
+        }
 
         Self {
             experiment: index,
-            buckets: buckets.map(counters).collect(),
-            no_bucket: counters(Assignment::NoBucket),
+            buckets,
+            no_bucket: part_counters(strategy, experiment, Assignment::NoBucket, telemetry),
         }
     }
 
@@ -42,6 +42,16 @@ impl PartCounters {
             Assignment::NoBucket | Assignment::Unknown => &self.no_bucket,
         }
     }
+}
+
+fn part_counters(
+    strategy: &str,
+    experiment: &Experiment,
+    part: Assignment,
+    telemetry: &Telemetry,
+) -> BucketCounters {
+    let bucket = experiment.part_name(part);
+    telemetry.buckets(strategy, &experiment.name, bucket)
 }
 
 impl ServedExperiments {

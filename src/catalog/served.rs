@@ -12,7 +12,7 @@ use super::experiments::ServedExperiments;
 use super::served_strategy::ServedStrategy;
 use crate::cap::Cap;
 use crate::platform::{Access, Failure, IdCounts, Platform, Verdicts};
-use crate::strategy::{Decision, Experiment, Reason, Rule, Rules, Strategy, ValueEntry};
+use crate::strategy::{Decision, Experiment, Reason, Rules, Strategy};
 use crate::telemetry::{DecisionCounters, PlainCounter, RouteMetrics, Telemetry};
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
@@ -104,8 +104,10 @@ impl ServedPlatform {
                 |outcome, reason| strategy.can_decide(outcome, reason),
             ));
         }
+
         let failures =
             telemetry.platform_failures(&platform.name, Failure::ALL.map(Failure::as_str));
+
         Self {
             route: telemetry.platform_route(&platform.name),
             ids: IdCounts::new(telemetry, &platform.name),
@@ -163,9 +165,12 @@ impl Catalog {
             .any(|strategy| !strategy.values.is_empty());
         let experiments = ServedExperiments::new(experiments, &strategies, telemetry);
 
-        let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
-        let platforms: Arc<[ServedPlatform]> = platforms.into_iter().map(served).collect();
+        let platforms: Arc<[ServedPlatform]> = platforms
+            .into_iter()
+            .map(|platform| ServedPlatform::new(platform, &strategies, telemetry))
+            .collect();
         let has_api = api.is_served(&platforms);
+
         let mut served = Vec::new();
         let mut reads_tiers = vec![false; audiences.len()];
         let mut reads_attributes = false;
@@ -182,17 +187,16 @@ impl Catalog {
                     reads_tiers[audience] |= entry.tiers.is_some();
                 }
             }
-            let attributes = strategy
-                .rule
-                .as_ref()
-                .map_or_else(Vec::new, Rule::attributes);
-            reads_attributes |= !attributes.is_empty();
+            if let Some(rule) = &strategy.rule {
+                reads_attributes |= !rule.attributes().is_empty();
+            }
         }
 
         let has_caps = strategies.iter().any(|strategy| strategy.cap.is_some());
-        let is_steady =
-            |strategy: &Strategy| strategy.schedule.is_none() && !strategy.is_per_request();
-        let has_changes = has_caps || !strategies.iter().all(is_steady);
+        let has_changes = has_caps
+            || strategies
+                .iter()
+                .any(|strategy| strategy.schedule.is_some() || strategy.is_per_request());
 
         Self {
             has_shadow,
@@ -266,15 +270,17 @@ impl Catalog {
     /// Whether strategies ask for values of the members of an audience that is served without any,
     /// for each audience.
     pub fn are_tiers_missing(&self) -> impl Iterator<Item = bool> {
-        let entries = || self.strategies().flat_map(|strategy| &strategy.values);
-        self.audiences
-            .iter()
-            .enumerate()
-            .map(move |(index, audience)| {
-                let asks =
-                    |entry: &ValueEntry| entry.audience == Some(index) && entry.asks_for_value();
-                audience.has_no_values() && entries().any(asks)
-            })
+        self.audiences.iter().enumerate().map(|(index, audience)| {
+            // The second question is about every strategy, so the first one stands before it.
+            audience.has_no_values() && self.asks_for_value(index)
+        })
+    }
+
+    /// Whether a strategy asks for the values of the audience's members.
+    fn asks_for_value(&self, audience: usize) -> bool {
+        self.strategies()
+            .flat_map(|strategy| &strategy.values)
+            .any(|entry| entry.audience == Some(audience) && entry.asks_for_value())
     }
 
     /// Finds the index of a strategy by name.
@@ -336,19 +342,19 @@ impl Catalog {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn changes_in(&self, index: usize, decision: Decision, at: Instant) -> Option<Duration> {
-        let strategy = self.strategy(index);
-        let is_per_request = self.strategies[index].is_per_request;
-        let schedule = || strategy.schedule.as_ref()?.changes_in(at);
-        match decision.reason {
-            Reason::NotScheduled => schedule(),
-            _ if is_per_request => Some(Duration::ZERO),
-            _ => self
-                .caps
-                .ends_in(index, at)
-                .into_iter()
-                .chain(schedule())
-                .min(),
+        let is_of_schedule = decision.reason == Reason::NotScheduled;
+        if self.strategies[index].is_per_request && !is_of_schedule {
+            return Some(Duration::ZERO);
         }
+
+        let schedule = self.strategy(index).schedule.as_ref();
+        let schedule_change = schedule.and_then(|schedule| schedule.changes_in(at));
+        if is_of_schedule {
+            return schedule_change;
+        }
+
+        let cap_end = self.caps.ends_in(index, at);
+        cap_end.into_iter().chain(schedule_change).min()
     }
 
     /// Removes the verdicts that no answer contains: those of strategies in shadow.
@@ -366,6 +372,7 @@ impl Catalog {
             .iter()
             .map(|audience| replace(audience).unwrap_or_else(|| audience.clone()))
             .collect();
+
         Self {
             audiences,
             rules: Arc::clone(&self.rules),

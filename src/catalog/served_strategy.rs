@@ -2,7 +2,7 @@
 
 use super::audience::Audience;
 use crate::platform::API;
-use crate::strategy::{Decision, Experiment, Strategy, ValueEntry};
+use crate::strategy::{Decision, Experiment, Strategy};
 use crate::telemetry::{DecisionCounters, PlainCounter, Telemetry, ValueLabels};
 
 /// Counters of a strategy, and properties of its rules: made once, not per request.
@@ -26,7 +26,8 @@ impl ServedStrategy {
         has_api: bool,
         telemetry: &Telemetry,
     ) -> Self {
-        let value = |(row, entry): (usize, &ValueEntry)| {
+        let mut values = Vec::with_capacity(strategy.values.len());
+        for (row, entry) in strategy.values.iter().enumerate() {
             let mut labels = ValueLabels::default();
             if let Some(index) = entry.audience {
                 labels.audience = audiences[index].name.to_string();
@@ -39,11 +40,13 @@ impl ServedStrategy {
                 labels.experiment.clone_from(&experiment.name);
                 labels.bucket = experiment.part_name(part).to_owned();
             }
-            telemetry.value(&strategy.name, row, &labels)
-        };
+            values.push(telemetry.value(&strategy.name, row, &labels));
+        }
+
         let mut asked: Vec<usize> = strategy.audiences().collect();
         asked.sort_unstable();
         asked.dedup();
+
         Self {
             audiences: asked,
             is_per_request: strategy.is_per_request(),
@@ -53,7 +56,7 @@ impl ServedStrategy {
                 strategy.is_shadow,
                 |outcome, reason| has_api && strategy.can_decide(outcome, reason),
             ),
-            values: strategy.values.iter().enumerate().map(value).collect(),
+            values,
         }
     }
 
