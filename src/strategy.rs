@@ -330,7 +330,8 @@ impl Strategy {
             return;
         };
         if schedule.follow(wall, now) {
-            let (strategy, holds) = (self.name.as_str(), schedule.holds());
+            let strategy = self.name.as_str();
+            let holds = schedule.holds();
             tracing::info!(strategy, holds, "schedule of the strategy has changed");
         }
     }

@@ -140,13 +140,13 @@ impl Experiment {
             return Assignment::NoBucket;
         }
         let slot = bucket();
-        let bucket = self
-            .buckets
-            .iter()
-            .position(|bucket| bucket.slots.contains(slot));
-        bucket.map_or(Assignment::NoBucket, |index| {
-            Assignment::Bucket(index as u8)
-        })
+
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            if bucket.slots.contains(slot) {
+                return Assignment::Bucket(index as u8);
+            }
+        }
+        Assignment::NoBucket
     }
 
     fn has_whole_layer(&self) -> bool {

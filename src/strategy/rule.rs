@@ -67,6 +67,7 @@ impl Rule {
                 Membership::NotMember => Truth::False,
                 Membership::Unavailable => Truth::Unknown,
             },
+
             Self::Any(rules) => first(rules, Truth::True, facts, parts).unwrap_or(Truth::False),
             Self::All(rules) => first(rules, Truth::False, facts, parts).unwrap_or(Truth::True),
             Self::None(rules) => match first(rules, Truth::True, facts, parts) {
@@ -87,6 +88,7 @@ impl Rule {
             (Self::All(rules), Truth::False) => (rules, Truth::False),
             _ => return self,
         };
+
         for rule in rules {
             if rule.truth(facts) == sought {
                 return rule.deciding(facts);
@@ -221,6 +223,7 @@ impl Rule {
             Self::All(rules) => ("all", rules),
             Self::None(rules) => ("none", rules),
         };
+
         let parts: Vec<_> = rules
             .iter()
             .map(|rule| rule.to_text(name, experiments))

@@ -26,16 +26,16 @@ const NEVER: u64 = u64::MAX;
 impl Scheduled {
     /// A schedule at the current time.
     pub fn new(schedule: Schedule) -> Self {
-        let (holds, changes_at) = (AtomicBool::new(false), AtomicU64::new(NEVER));
         let state = ScheduleState {
-            holds,
+            holds: AtomicBool::new(false),
             began: Instant::now(),
-            changes_at,
+            changes_at: AtomicU64::new(NEVER),
         };
         let scheduled = Self {
             schedule: Arc::new(schedule),
             state: Arc::new(state),
         };
+
         scheduled.follow(SystemTime::now(), Instant::now());
         scheduled
     }

@@ -56,27 +56,39 @@ impl FromStr for Tiers {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let value = |text: &str| {
-            let value: u8 = text.parse().ok()?;
-            (value <= MOST && text == value.to_string()).then_some(value)
+        if text == "none" {
+            return Ok(Self::None);
+        }
+
+        let Some((first_text, last_text)) = text.split_once("..") else {
+            let value = value_of(text)?;
+            return Ok(Self::Range(value, value));
         };
-        let range = |first: Option<u8>, last: Option<u8>| Some(Self::Range(first?, last?));
-        let tiers = match text.split_once("..") {
-            None if text == "none" => Some(Self::None),
-            None => range(value(text), value(text)),
-            Some((first, "")) => range(value(first), Some(MOST)),
-            Some((first, last)) => {
-                let first = if first.is_empty() {
-                    Some(0)
-                } else {
-                    value(first)
-                };
-                range(first, last.strip_prefix('=').and_then(value))
-            }
+        // `..` alone would ask for every value.
+        let is_from_least = first_text.is_empty() && !last_text.is_empty();
+        let first = if is_from_least {
+            0
+        } else {
+            value_of(first_text)?
         };
-        tiers
-            .filter(|tiers| !matches!(tiers, Self::Range(first, last) if first > last))
-            .ok_or(())
+        let last = match last_text.strip_prefix('=') {
+            Some(included) => value_of(included)?,
+            None if last_text.is_empty() => MOST,
+            None => return Err(()),
+        };
+
+        if first > last {
+            return Err(());
+        }
+        Ok(Self::Range(first, last))
+    }
+}
+
+/// A value in its only form: without a sign, and without zeros before it.
+fn value_of(text: &str) -> Result<u8, ()> {
+    match text.parse::<u8>() {
+        Ok(value) if value <= MOST && text == value.to_string() => Ok(value),
+        _ => Err(()),
     }
 }
 

@@ -86,9 +86,9 @@ impl Serialize for BidValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (key, number) in self.numbers() {
-            match self.price(key).filter(|_| key.is_price()) {
-                Some(price) => map.serialize_entry(key.as_str(), &price)?,
-                None => map.serialize_entry(key.as_str(), &number)?,
+            match self.price(key) {
+                Some(price) if key.is_price() => map.serialize_entry(key.as_str(), &price)?,
+                _ => map.serialize_entry(key.as_str(), &number)?,
             }
         }
         map.end()
@@ -200,6 +200,7 @@ impl ChosenValue {
                 }
             }
         }
+
         Self::default()
     }
 
