@@ -40,9 +40,13 @@ pub fn is_of_one(path: &str) -> bool {
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
 pub fn one(app: &App, catalog: &Catalog, uri: &Uri) -> Result<AnswerBody, ApiError> {
     let kind = kind_of(uri.query())?;
+
     let snapshot = snapshot_of(catalog, &decoded(raw(uri, 2)))?;
-    let key = app.ids.key_of_kind(kind, &decoded_bytes(raw(uri, 3)));
-    let key = key.map_err(|unusable| ApiError::bad_id(kind, unusable))?;
+    let key = app
+        .ids
+        .key_of_kind(kind, &decoded_bytes(raw(uri, 3)))
+        .map_err(|unusable| ApiError::bad_id(kind, unusable))?;
+
     let answer: &'static [u8] = if snapshot.contains(&key) {
         br#"{"member":true}"#
     } else {
@@ -64,9 +68,11 @@ pub async fn many(State(app): State<Arc<App>>, request: Request) -> Result<Answe
     }
     // The answers would be about ids of another kind.
     refuse_kind(head.uri.query())?;
+
     let audience = decoded(raw(&head.uri, 2));
     // An unknown audience is reported before the body is read.
     snapshot_of(&app.serving.load(), &audience)?;
+
     let max_bytes = app.max_body.max(MAX_BATCH_BODY);
     let ReadBody {
         bytes: body,

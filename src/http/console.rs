@@ -81,14 +81,13 @@ const FILES: [ConsoleFile; 18] = [
 
 /// `GET /`: the page for browsers, a list of routes for other clients.
 pub async fn index(headers: HeaderMap) -> Response {
-    let accepted = headers
+    let wants_page = headers
         .get_all(ACCEPT)
         .iter()
-        .filter_map(|value| value.to_str().ok());
-    let mut answer = if accepted
-        .into_iter()
-        .any(|value| value.contains("text/html"))
-    {
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("text/html"));
+
+    let mut answer = if wants_page {
         file(&headers, HTML, include_str!("console/index.html").into())
     } else {
         file(
@@ -97,6 +96,7 @@ pub async fn index(headers: HeaderMap) -> Response {
             format!("rtad admin port\n\n{}\n", ROUTES.replace(", ", "\n")).into(),
         )
     };
+
     answer
         .headers_mut()
         .insert(VARY, HeaderValue::from_static("accept"));
@@ -106,8 +106,9 @@ pub async fn index(headers: HeaderMap) -> Response {
 /// `GET /console/{file}`
 pub async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, RequestError> {
     let name = uri.path().strip_prefix("/console/").unwrap_or_default();
-    let found = FILES.iter().find(|file| file.name == name);
-    let found = found.ok_or(RequestError::NotFound(ROUTES))?;
+    let Some(found) = FILES.iter().find(|file| file.name == name) else {
+        return Err(RequestError::NotFound(ROUTES));
+    };
     Ok(file(&headers, found.kind, found.text.into()))
 }
 

@@ -110,8 +110,7 @@ fn asked_strategies(catalog: &Catalog, names: &[Cow<'_, str>]) -> Result<Vec<usi
     let mut asked = Vec::with_capacity(names.len());
     for name in names {
         let Some(index) = catalog.strategy_index(name) else {
-            let known = catalog.strategies();
-            let known = known.map(|strategy| strategy.name.clone());
+            let known = catalog.strategies().map(|known| known.name.clone());
             return Err(ApiError::UnknownStrategy(known.collect()));
         };
         asked.push(index);

@@ -67,9 +67,8 @@ impl DecisionService {
         let app = &self.app;
         let in_flight = app.telemetry.begin();
         let headers = std::mem::take(request.headers_mut());
-        let check = || check::one(app, catalog, request.uri());
-        let checked =
-            catch_unwind(AssertUnwindSafe(check)).unwrap_or(Err(RequestError::Internal.into()));
+        let checked = catch_unwind(AssertUnwindSafe(|| check::one(app, catalog, request.uri())))
+            .unwrap_or(Err(RequestError::Internal.into()));
         drop(in_flight);
 
         let mut answer = match checked {

@@ -61,6 +61,7 @@ impl ApiError {
                 "Not a device id",
                 detail.clone(),
             ),
+
             Self::UnknownAudience(names) => Problem::new(
                 StatusCode::NOT_FOUND,
                 "unknown_audience",
@@ -92,6 +93,7 @@ impl ApiError {
                 "No such id kind",
                 accepted(&IdKind::ALL.map(|kind| kind.to_string())),
             ),
+
             Self::NotLoaded => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not_loaded",

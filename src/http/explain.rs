@@ -40,9 +40,11 @@ pub async fn explained(
     // An unknown platform is reported before the body is read.
     platform_named(&app.serving.load(), &name)?;
     let at = time_of(&head.headers)?;
+
     let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
     let text = app.read_body(body, limit).await?;
     let (body, encoding) = input::read(text);
+
     // Loaded after the last await: a slow body holds no generation.
     let catalog = app.serving.load();
     let platform = &platform_named(&catalog, &name)?.platform;
@@ -57,6 +59,7 @@ pub async fn explained(
         encoding,
         max_body: app.max_body,
     };
+
     let explanation = explain(&catalog, platform, &app.ids, &app.shared.polls, captured);
     Ok(json_of(StatusCode::OK, &explanation))
 }
@@ -113,14 +116,17 @@ pub async fn id_explained(
         let detail = "header Rtad-At: expected as `at` in the body";
         return Err(RequestError::BadBody(detail.to_owned()).into());
     }
+
     let body = app.read_body(request.into_body(), app.max_body).await?;
     let Asked { id, kind, at } = parse_object(&body, "id, kind and at")?;
-    let kind = kind
-        .map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind))
-        .transpose()?;
+    let known_kind = match kind {
+        Some(name) => Some(name.parse().map_err(|_| ApiError::UnknownKind)?),
+        None => None,
+    };
+
     let asked = AskedId {
         id: &id,
-        kind,
+        kind: known_kind,
         at: at.map(SystemTime::from),
     };
     let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.polls, &asked);

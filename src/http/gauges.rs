@@ -25,8 +25,10 @@ impl Gauges {
     pub(super) fn set(&self, serving: &Serving, shared: &Shared) {
         // The catalog is loaded under the lock: of two scrapes, the later one has the newer one.
         let mut before = self.0.lock();
-        let (catalog, telemetry) = (serving.load(), &shared.telemetry);
+        let catalog = serving.load();
+        let telemetry = &shared.telemetry;
         let mut now = Names::default();
+
         for (audience, is_missing) in catalog.audiences().iter().zip(catalog.are_tiers_missing()) {
             let Some(snapshot) = &audience.snapshot else {
                 continue;
@@ -35,20 +37,20 @@ impl Gauges {
             telemetry.tiers_missing(&audience.name, is_missing);
             now.audiences.insert(audience.name.as_str().to_owned());
         }
+
         for cap in catalog.caps().iter() {
             let Usage { devices, limit, .. } = cap.usage();
             telemetry.cap(cap.name(), devices, limit);
             telemetry.cap_leases(cap.name(), shared.caps.leases(cap));
             now.caps.insert(cap.name().to_owned());
         }
-        before
-            .audiences
-            .difference(&now.audiences)
-            .for_each(|name| telemetry.no_snapshot(name));
-        before
-            .caps
-            .difference(&now.caps)
-            .for_each(|name| telemetry.no_cap(name));
+
+        for name in before.audiences.difference(&now.audiences) {
+            telemetry.no_snapshot(name);
+        }
+        for name in before.caps.difference(&now.caps) {
+            telemetry.no_cap(name);
+        }
         *before = now;
     }
 }

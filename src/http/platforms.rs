@@ -30,20 +30,17 @@ pub fn answer(
     async move {
         // Only an incomplete body is awaited, and only of a caller with credentials. The others get
         // their refusal below.
-        let wait = |length| {
-            let catalog = app.serving.load();
-            let served = catalog.platform_at(head.uri.path())?;
-            served
-                .platform
-                .access
-                .admits(&head.headers)
-                .then(|| app.permit(length, Share::Whole))?
-        };
         let body = app
-            .read_body(body, app.max_body, wait)
+            .read_body(body, app.max_body, |length| {
+                let catalog = app.serving.load();
+                let served = catalog.platform_at(head.uri.path())?;
+                let has_credentials = served.platform.access.admits(&head.headers);
+                has_credentials.then(|| app.permit(length, Share::Whole))?
+            })
             .await
             .map(|read| read.bytes)
             .map_err(failure_of);
+
         // Loaded after the last await: a slow body holds no generation.
         let catalog = app.serving.load();
         let Some(served) = catalog.platform_at(head.uri.path()) else {
@@ -55,10 +52,12 @@ pub fn answer(
             app.finish(unknown, started, &mut answer);
             return answer;
         };
+
         let seen = RequestHead {
             headers: &head.headers,
             query: head.uri.query(),
         };
+
         let mut row = app.log.as_ref().map(|log| log.begin());
         let mut answer = LoggedAnswer {
             platform: &served.platform.name,
@@ -66,6 +65,7 @@ pub fn answer(
             raw: None,
             started,
         };
+
         let mut read = Read::default();
         let decide = |read: &Read<'_>, verdicts: &mut Verdicts| {
             let mut keys = catalog.no_keys();
@@ -114,6 +114,7 @@ pub fn answer(
             served.count_failure(failure);
         }
         drop(in_flight);
+
         let content = AnswerBody {
             media_type: served.platform.content_type(),
             bytes: answered.bytes,

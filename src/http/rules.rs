@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use crate::catalog::Catalog;
-use crate::strategy::{BidValue, Strategy, Tiers, ValueEntry};
+use crate::strategy::{BidValue, Strategy, Tiers};
 use rtad_core::clock::unix_seconds;
 
 /// A strategy's rule.
@@ -52,27 +52,44 @@ pub fn rules(catalog: &Catalog) -> Vec<RuleStatus<'_>> {
 }
 
 fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
-    let name = |index: usize| catalog.audiences()[index].name.as_str();
-    let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
-    let experiments = catalog.experiments().list();
-    let when = strategy.rule.as_ref();
+    let caps = catalog.caps();
+    let experiments = catalog.experiments();
+
+    let excluded = strategy.exclude.iter();
     let schedule = strategy.schedule.as_ref().map(|schedule| ScheduleStatus {
         holds: schedule.holds(),
         next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
     });
-    let value = |entry: &ValueEntry| ValueStatus {
-        audience: entry.audience.map(name),
-        tier: entry.tiers,
-        bucket: entry.part.map(|part| catalog.experiments().full_name(part)),
-        value: entry.value,
-    };
+    let when = strategy.rule.as_ref().map(|rule| {
+        rule.to_text(
+            &|index| audience_name(catalog, index).to_owned(),
+            experiments.list(),
+        )
+    });
+
+    let mut values = Vec::with_capacity(strategy.values.len());
+    for entry in &strategy.values {
+        values.push(ValueStatus {
+            audience: entry.audience.map(|index| audience_name(catalog, index)),
+            tier: entry.tiers,
+            bucket: entry.part.map(|part| experiments.full_name(part)),
+            value: entry.value,
+        });
+    }
+
     RuleStatus {
         strategy: &strategy.name,
         shadow: strategy.is_shadow,
-        exclude: names(&strategy.exclude),
-        when: when.map(|rule| rule.to_text(&|index| name(index).to_owned(), experiments)),
+        exclude: excluded
+            .map(|index| audience_name(catalog, *index))
+            .collect(),
+        when,
         schedule,
-        cap: strategy.cap.map(|index| catalog.caps().at(index).name()),
-        values: strategy.values.iter().map(value).collect(),
+        cap: strategy.cap.map(|index| caps.at(index).name()),
+        values,
     }
+}
+
+fn audience_name(catalog: &Catalog, index: usize) -> &str {
+    catalog.audiences()[index].name.as_str()
 }

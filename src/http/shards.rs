@@ -24,10 +24,13 @@ pub async fn shards(
     let audience = catalog
         .audience(&decoded(raw(&uri, 2)))
         .ok_or_else(|| ApiError::unknown_audience(&catalog))?;
+
     // An outdated snapshot is shown too, for diagnosis.
     let snapshot = audience.snapshot.as_ref().ok_or(ApiError::NotLoaded)?;
     let manifest = snapshot.manifest();
-    let (generation, created) = (manifest.generation(), manifest.created_unix_seconds());
+
+    let generation = manifest.generation();
+    let created = manifest.created_unix_seconds();
     let tag = (!snapshot.is_mixed()).then(|| format!("\"{generation}-{created}\""));
     Ok(tagged(&headers, tag, "application/octet-stream", || {
         (0..=u16::MAX)

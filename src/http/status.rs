@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use rtad_core::cap::CapTable;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::period::PeriodUnit;
-use rtad_core::snapshot::Overlay;
+use rtad_core::snapshot::{Overlay, Snapshot};
 use rtad_http::answer::{json_of, metrics_of};
 use rtad_http::problem::Problem;
 use serde::Serialize;
@@ -25,9 +25,10 @@ const SYNC_ENDED: &str = "not ready: the sync thread ended; restart the process\
 /// A pod whose sync thread has ended is not ready until its process starts again.
 pub async fn livez(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
-    match readiness.is_sync_alive() || readiness.is_draining() {
-        true => "ok\n".into_response(),
-        false => (StatusCode::SERVICE_UNAVAILABLE, SYNC_ENDED).into_response(),
+    if readiness.is_sync_alive() || readiness.is_draining() {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, SYNC_ENDED).into_response()
     }
 }
 
@@ -46,23 +47,26 @@ pub async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
         }
         return format!("ready; unavailable: {}\n", stale.join(", ")).into_response();
     }
+
     let reason = if readiness.is_draining() {
         "draining\n".to_owned()
     } else if !readiness.is_sync_alive() {
         SYNC_ENDED.to_owned()
     } else {
         let catalog = app.serving.load();
-        let waiting = catalog
-            .audiences()
-            .iter()
-            .filter(|audience| audience.required && audience.snapshot.is_none());
-        let names: Vec<&str> = waiting.map(|audience| audience.name.as_str()).collect();
-        match names.is_empty() {
-            true => "not ready: the decision port is not open yet\n".to_owned(),
-            false => format!(
+        let mut waiting = Vec::new();
+        for audience in catalog.audiences() {
+            if audience.required && audience.snapshot.is_none() {
+                waiting.push(audience.name.as_str());
+            }
+        }
+        if waiting.is_empty() {
+            "not ready: the decision port is not open yet\n".to_owned()
+        } else {
+            format!(
                 "not ready: waiting for the first snapshot of {}\n",
-                names.join(", ")
-            ),
+                waiting.join(", ")
+            )
         }
     };
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
@@ -119,14 +123,13 @@ struct CapStatus<'a> {
 impl<'a> CapStatus<'a> {
     fn of(catalog: &'a Catalog, index: usize, cap: &'a Cap, caps: &Caps) -> Self {
         let strategies = catalog.strategies().filter(|it| it.cap == Some(index));
-        let (
-            config,
-            Usage {
-                devices,
-                limit,
-                period,
-            },
-        ) = (cap.config(), cap.usage());
+        let config = cap.config();
+        let Usage {
+            devices,
+            limit,
+            period,
+        } = cap.usage();
+
         Self {
             name: cap.name(),
             strategies: strategies.map(|strategy| strategy.name.as_str()).collect(),
@@ -191,6 +194,30 @@ struct SnapshotStatus<'a> {
     deltas: DeltaStatus,
 }
 
+impl<'a> SnapshotStatus<'a> {
+    fn of(snapshot: &'a Snapshot, age_seconds: u64) -> Self {
+        let manifest = snapshot.manifest();
+        let value_bits = manifest.filter().value_bits();
+        let (diverted_keys, listed_keys) = manifest.diverted_and_listed_keys().unzip();
+
+        Self {
+            generation: manifest.generation(),
+            keys: manifest.keys(),
+            size_bytes: manifest.size_bytes(),
+            filter: manifest.filter().kind().as_str(),
+            value_bits: (value_bits > 0).then_some(value_bits),
+            target_fpr: manifest.target_fpr(),
+            expected_fpr: manifest.expected_fpr(),
+            diverted_keys,
+            listed_keys,
+            created_unix_seconds: manifest.created_unix_seconds(),
+            age_seconds,
+            deltas: DeltaStatus::of(snapshot.overlay()),
+            expires_unix_seconds: manifest.expires_unix_seconds(),
+        }
+    }
+}
+
 /// Deltas on top of the generation.
 #[derive(Serialize)]
 struct DeltaStatus {
@@ -226,35 +253,31 @@ impl DeltaStatus {
 pub async fn status(State(app): State<Arc<AdminApp>>) -> Response {
     let catalog = app.serving.load();
     let now = now_unix_seconds();
-    let audiences = catalog.audiences().iter().zip(catalog.are_tiers_missing());
-    let audiences = audiences.map(|(audience, tiers_missing)| AudienceStatus {
-        name: audience.name.as_str(),
-        required: audience.required,
-        available: audience.available().is_some(),
-        tiers_missing,
-        max_age_seconds: audience.max_age.map(|age| age.as_secs()),
-        snapshot: audience.snapshot.as_ref().map(|snapshot| {
-            let manifest = snapshot.manifest();
-            let (diverted_keys, listed_keys) = manifest.diverted_and_listed_keys().unzip();
-            SnapshotStatus {
-                generation: manifest.generation(),
-                keys: manifest.keys(),
-                size_bytes: manifest.size_bytes(),
-                filter: manifest.filter().kind().as_str(),
-                value_bits: Some(manifest.filter().value_bits()).filter(|bits| *bits > 0),
-                target_fpr: manifest.target_fpr(),
-                expected_fpr: manifest.expected_fpr(),
-                diverted_keys,
-                listed_keys,
-                created_unix_seconds: manifest.created_unix_seconds(),
-                age_seconds: audience.age_seconds(now).unwrap_or(0),
-                deltas: DeltaStatus::of(snapshot.overlay()),
-                expires_unix_seconds: manifest.expires_unix_seconds(),
-            }
-        }),
-        last_sync: app.shared.polls.last(&audience.name),
-        syncs: app.shared.polls.runs(&audience.name),
-    });
+    let polls = &app.shared.polls;
+
+    let mut audiences = Vec::new();
+    for (audience, tiers_missing) in catalog.audiences().iter().zip(catalog.are_tiers_missing()) {
+        let age_seconds = audience.age_seconds(now).unwrap_or(0);
+        let snapshot = audience.snapshot.as_ref();
+        audiences.push(AudienceStatus {
+            name: audience.name.as_str(),
+            required: audience.required,
+            available: audience.available().is_some(),
+            tiers_missing,
+            max_age_seconds: audience.max_age.map(|age| age.as_secs()),
+            snapshot: snapshot.map(|snapshot| SnapshotStatus::of(snapshot, age_seconds)),
+            last_sync: polls.last(&audience.name),
+            syncs: polls.runs(&audience.name),
+        });
+    }
+
+    let mut caps = Vec::new();
+    for (index, cap) in catalog.caps().iter().enumerate() {
+        caps.push(CapStatus::of(&catalog, index, cap, &app.shared.caps));
+    }
+
+    let strategies = catalog.strategies();
+    let platforms = catalog.platforms().iter();
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),
         pod: pod(),
@@ -263,23 +286,11 @@ pub async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         draining: app.shared.readiness.is_draining(),
         config: app.config.borrow().clone(),
         refused_config: app.refusal.borrow().clone(),
-        audiences: audiences.collect(),
-        strategies: catalog
-            .strategies()
-            .map(|strategy| strategy.name.as_str())
-            .collect(),
+        audiences,
+        strategies: strategies.map(|it| it.name.as_str()).collect(),
         rules: rules(&catalog),
-        caps: catalog
-            .caps()
-            .iter()
-            .enumerate()
-            .map(|(index, cap)| CapStatus::of(&catalog, index, cap, &app.shared.caps))
-            .collect(),
-        platforms: catalog
-            .platforms()
-            .iter()
-            .map(|served| status_of(&served.platform))
-            .collect(),
+        caps,
+        platforms: platforms.map(|it| status_of(&it.platform)).collect(),
     };
     json_of(StatusCode::OK, &status)
 }

@@ -25,6 +25,7 @@ pub fn tagged<B: Into<Bytes>>(
             .headers_mut()
             .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
+
     let headers = response.headers_mut();
     let cache_control = if tag.is_some() {
         "no-cache"
@@ -32,6 +33,7 @@ pub fn tagged<B: Into<Bytes>>(
         "no-store"
     };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
+
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(tag) = tag {
         headers.insert(ETAG, tag.parse().expect("a tag is visible ASCII"));
