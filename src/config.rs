@@ -172,23 +172,28 @@ impl Config {
         let Some(mut config) = document.read::<Self>() else {
             return Err(document.finish());
         };
+
         let d = &mut document;
         config.server.check(d);
         config.store.check(d);
+
         if let Some(leases) = &mut config.cap_leases {
             leases.check(d);
         }
         if let Some(log) = &mut config.log {
             log.check(d, config.store.cache_dir.as_ref(), vocabulary);
         }
+
         experiment::check(d, &config.experiments);
         let parts = PartNames::of(&config.experiments);
         let zone = config.time_zone.as_ref();
         rules::check(d, &mut config.strategies, &parts, zone);
         let has_leases = config.cap_leases.is_some();
         cap::check(d, &mut config.caps, &config.strategies, has_leases, zone);
+
         let strategies = d.texts("strategy", "name");
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
+
         let Self {
             platforms,
             strategies,
@@ -197,6 +202,7 @@ impl Config {
         } = &config;
         platform::check_values(d, platforms, strategies, vocabulary);
         platform::check_tags(d, platforms, strategies, experiments, vocabulary);
+
         config.fingerprint = d.fingerprint();
         config.files = d.files().to_vec();
         config.id = const_hex::encode(&Sha256::digest(text)[..8]);
@@ -227,11 +233,14 @@ impl Config {
                 LogConfig::needs_restart(self.log.as_ref(), other.log.as_ref()),
             ),
         ];
-        changed
-            .into_iter()
-            .filter(|(_, differs)| *differs)
-            .map(|(key, _)| key)
-            .collect()
+
+        let mut keys = Vec::new();
+        for (key, differs) in changed {
+            if differs {
+                keys.push(key);
+            }
+        }
+        keys
     }
 }
 

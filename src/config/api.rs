@@ -51,12 +51,15 @@ fn read_tokens(d: &mut Document<'_>, key: &str, file: &str) -> Vec<Secret> {
     };
     let found = match parse_tokens(&text) {
         Ok(tokens) => {
-            let header = |token: &Vec<u8>| Secret::new([b"Bearer ", &token[..]].concat());
-            return tokens.iter().map(header).collect();
+            return tokens
+                .iter()
+                .map(|token| Secret::new([b"Bearer ", &token[..]].concat()))
+                .collect();
         }
         Err(NotTokens::Empty) => "has no token".to_owned(),
         Err(NotTokens::Line(line)) => format!("has no token on line {line}"),
     };
+
     let found = format!("is {:?}: {found}", d.beside(file).display().to_string());
     let accepted = format!(
         "files with one token per line, each of at least {MIN_TOKEN_BYTES} visible ASCII characters"

@@ -40,9 +40,12 @@ pub struct CapConfig {
 impl CapConfig {
     /// Most devices of this pod in a period: its share, or all if it leases them.
     pub fn capacity(&self) -> u64 {
+        let Some(share) = self.share else {
+            return self.unique_devices.max(1);
+        };
         // A share such as 0.29 is slightly less as a float.
-        let part = |share| (self.unique_devices as f64 * share + 1e-6) as u64;
-        self.share.map_or(self.unique_devices, part).max(1)
+        let part = (self.unique_devices as f64 * share + 1e-6) as u64;
+        part.max(1)
     }
 
     /// The time zone.
@@ -62,11 +65,10 @@ impl CapConfig {
 }
 
 fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let share = f64::deserialize(deserializer).ok();
-    let share = share.filter(|share| *share > 0.0 && *share <= 1.0);
-    share
-        .map(Some)
-        .ok_or_else(|| serde::de::Error::custom("a number over 0, up to 1"))
+    match f64::deserialize(deserializer) {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(Some(share)),
+        _ => Err(serde::de::Error::custom("a number over 0, up to 1")),
+    }
 }
 
 /// Checks the caps, and the strategies that share them.

@@ -81,15 +81,14 @@ fn add_platform(new: &PlatformConfig, old: &PlatformConfig, removals: &mut Vec<S
     if new.path != old.path {
         removals.push(format!("{table}.path"));
     }
+
     for (id, strategy) in &old.strategies {
-        if new
-            .strategies
-            .get(id)
-            .is_some_and(|found| found != strategy)
-        {
+        let found = new.strategies.get(id);
+        if found.is_some_and(|found| found != strategy) {
             removals.push(format!("{table}.strategies.{id}"));
         }
     }
+
     let headers = format!("{table}.headers");
     add_secrets(&headers, &new.secrets(), &old.secrets(), removals);
 
@@ -97,13 +96,14 @@ fn add_platform(new: &PlatformConfig, old: &PlatformConfig, removals: &mut Vec<S
         if new.mode > old.mode {
             removals.push(format!("{table}.signature.mode"));
         }
-        let secrets = |signature: &SignatureConfig| -> Vec<Secret> {
-            let secrets = signature.secrets.iter();
-            secrets.map(|secret| secret.secret.clone()).collect()
-        };
         let key = format!("{table}.signature.secrets");
-        add_secrets(&key, &secrets(new), &secrets(old), removals);
+        add_secrets(&key, &secrets_of(new), &secrets_of(old), removals);
     }
+}
+
+fn secrets_of(signature: &SignatureConfig) -> Vec<Secret> {
+    let secrets = signature.secrets.iter();
+    secrets.map(|secret| secret.secret.clone()).collect()
 }
 
 fn add_removals(prefix: &str, new: &Table, old: &Table, removals: &mut Vec<String>) {

@@ -112,6 +112,12 @@ fn attribute_named(name: &str) -> Option<Attribute> {
         .find(|attribute| attribute.as_str() == name)
 }
 
+/// The experiment of a part such as `EXPERIMENT:BUCKET`.
+fn experiment_of(part: &str) -> Option<&str> {
+    let (experiment, _) = part.split_once(':')?;
+    Some(experiment)
+}
+
 impl Condition {
     fn groups(&self) -> impl Iterator<Item = (&'static str, &Vec<Self>)> {
         let groups = [("any", &self.any), ("all", &self.all), ("none", &self.none)];
@@ -131,10 +137,10 @@ impl Condition {
 
     /// Whether it depends on a part in this experiment.
     pub(super) fn reads_experiment(&self, name: &str) -> bool {
-        let is_of = |part: &String| part.split_once(':').is_some_and(|(of, _)| of == name);
         self.flat()
             .iter()
-            .any(|condition| condition.bucket.iter().any(is_of))
+            .flat_map(|condition| &condition.bucket)
+            .any(|part| experiment_of(part) == Some(name))
     }
 
     /// Whether it can hold only for members of one of these audiences.
@@ -147,20 +153,19 @@ impl Condition {
             return true;
         }
 
-        let holds_only_in = |condition: &Self| condition.holds_only_in(audiences);
         let all = self.all.as_deref().unwrap_or_default();
         let any = self.any.as_deref().unwrap_or_default();
-        all.iter().any(holds_only_in) || (!any.is_empty() && any.iter().all(holds_only_in))
+        all.iter().any(|it| it.holds_only_in(audiences))
+            || (!any.is_empty() && any.iter().all(|it| it.holds_only_in(audiences)))
     }
 
     /// Whether it holds for no device with this part in an experiment.
     pub fn refuses_part(&self, name: &str) -> bool {
-        let experiment = name.split_once(':').map(|(experiment, _)| experiment);
-        let is_of_it = |part: &String| part.split_once(':').map(|(of, _)| of) == experiment;
-        let has_part = |part: &String| part == name;
-        if !self.bucket.is_empty()
-            && self.bucket.iter().all(is_of_it)
-            && !self.bucket.iter().any(has_part)
+        let experiment = experiment_of(name);
+        let parts = &self.bucket;
+        if !parts.is_empty()
+            && parts.iter().all(|part| experiment_of(part) == experiment)
+            && parts.iter().all(|part| part != name)
         {
             return true;
         }
@@ -185,35 +190,39 @@ impl Condition {
     /// The rule, with indexes of audiences and experiments; without those that `index` and `parts`
     /// do not know.
     pub fn rule(&self, index: &impl Fn(&AudienceName) -> Option<usize>, parts: &PartNames) -> Rule {
-        let audience = self.audience.as_ref().and_then(index).map(Rule::Audience);
-        let groups = self.groups().map(|(word, group)| {
-            let rules = group
-                .iter()
-                .map(|condition| condition.rule(index, parts))
-                .collect();
-            match word {
-                "any" => Rule::Any(rules),
-                "all" => Rule::All(rules),
-                _ => Rule::None(rules),
-            }
-        });
-        let attributes = self.attributes.iter().map(|(attribute, values)| {
+        let mut rules = Vec::new();
+        if let Some(audience) = self.audience.as_ref().and_then(index) {
+            rules.push(Rule::Audience(audience));
+        }
+        for (attribute, values) in &self.attributes {
             let accepted = values.iter().map(|value| value.as_str().into()).collect();
-            Rule::Attribute(*attribute, accepted)
-        });
-        let leaves = audience.into_iter().chain(attributes);
-        let part = |name: &String| {
-            parts
-                .find(name)
-                .map(|(index, part)| Rule::Bucket(index, part))
-        };
-        let mut buckets: Vec<_> = self.bucket.iter().filter_map(part).collect();
-        let buckets = match buckets.len() {
-            0 | 1 => buckets.pop(),
-            _ => Some(Rule::Any(buckets)),
-        };
-        let leaves = leaves.chain(self.absent.map(Rule::Absent)).chain(buckets);
-        let mut rules: Vec<_> = leaves.chain(groups).collect();
+            rules.push(Rule::Attribute(*attribute, accepted));
+        }
+        if let Some(attribute) = self.absent {
+            rules.push(Rule::Absent(attribute));
+        }
+
+        let mut buckets = Vec::new();
+        for name in &self.bucket {
+            if let Some((experiment, part)) = parts.find(name) {
+                buckets.push(Rule::Bucket(experiment, part));
+            }
+        }
+        if buckets.len() > 1 {
+            rules.push(Rule::Any(buckets));
+        } else {
+            rules.append(&mut buckets);
+        }
+
+        for (word, group) in self.groups() {
+            let inner = group.iter().map(|it| it.rule(index, parts)).collect();
+            rules.push(match word {
+                "any" => Rule::Any(inner),
+                "all" => Rule::All(inner),
+                _ => Rule::None(inner),
+            });
+        }
+
         if rules.len() == 1 {
             rules.remove(0)
         } else {
@@ -236,6 +245,7 @@ impl Condition {
             d.mistake(key, "is nested too deeply", &accepted);
             return 0;
         }
+
         let mut leaves = 0;
         if let Some(name) = &self.audience {
             leaves += 1;
@@ -243,6 +253,7 @@ impl Condition {
             let key = if d.has(&long) { &long } else { key };
             refuse_unknown(d, key, name.as_str(), "audiences", audiences);
         }
+
         leaves += self.bucket.len();
         let list = format!("{key}.bucket");
         if self.bucket.is_empty() && d.has(&list) {
@@ -256,23 +267,13 @@ impl Condition {
                 refuse_unknown(d, &key, name, "parts of experiments", &parts.names());
             }
         }
+
         leaves += self.attributes.len() + usize::from(self.absent.is_some());
         for (attribute, values) in &self.attributes {
             let key = format!("{key}.{}", attribute.as_str());
-            let is_wrong = |value: &String| match attribute {
-                Attribute::Os => !OS_WORDS.contains(&value.as_str()),
-                _ => value.is_empty() || value.len() > MAX_VALUE,
-            };
-            let accepted = match attribute {
-                Attribute::Os => format!("one or more of {}", OS_WORDS.join(", ")),
-                _ => format!("one or more texts of at most {MAX_VALUE} bytes"),
-            };
-            if values.is_empty() {
-                d.mistake(&key, "is empty", &accepted);
-            } else if let Some(wrong) = values.iter().find(|value| is_wrong(value)) {
-                d.mistake(&key, &format!("has {wrong:?}"), &accepted);
-            }
+            check_attribute(d, &key, *attribute, values);
         }
+
         for (word, group) in self.groups() {
             let key = format!("{key}.{word}");
             if group.is_empty() {
@@ -283,6 +284,7 @@ impl Condition {
                     condition.check(d, &format!("{key}[{index}]"), depth + 1, audiences, parts);
             }
         }
+
         if *self == Self::default() {
             d.mistake(
                 key,
@@ -312,5 +314,27 @@ pub fn refuse_unknown(d: &mut Document<'_>, key: &str, name: &str, things: &str,
     match similar {
         Some((_, known)) => d.reject(key, &format!("perhaps {known:?}; {all}")),
         None => d.reject(key, &all),
+    }
+}
+
+fn check_attribute(d: &mut Document<'_>, key: &str, attribute: Attribute, values: &[String]) {
+    let accepted = match attribute {
+        Attribute::Os => format!("one or more of {}", OS_WORDS.join(", ")),
+        _ => format!("one or more texts of at most {MAX_VALUE} bytes"),
+    };
+    if values.is_empty() {
+        d.mistake(key, "is empty", &accepted);
+        return;
+    }
+
+    for value in values {
+        let is_accepted = match attribute {
+            Attribute::Os => OS_WORDS.contains(&value.as_str()),
+            _ => !value.is_empty() && value.len() <= MAX_VALUE,
+        };
+        // One mistake per list: the further ones are of the same kind.
+        if !is_accepted {
+            return d.mistake(key, &format!("has {value:?}"), &accepted);
+        }
     }
 }

@@ -77,18 +77,19 @@ pub struct SlotRanges(pub Vec<Range<u32>>);
 
 impl<'de> Deserialize<'de> for SlotRanges {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let range = |text: &String| {
-            let (start, end) = text.split_once("..")?;
-            let range = start.parse().ok()?..end.parse().ok()?;
-            (!range.is_empty()).then_some(range)
-        };
         let OneOrMany(texts) = OneOrMany::<String>::deserialize(deserializer)?;
-        let ranges: Option<Vec<_>> = texts.iter().map(range).collect();
-        let ranges = ranges.filter(|ranges| !ranges.is_empty());
-        ranges
-            .map(Self)
-            .ok_or_else(|| D::Error::custom("one or more ranges such as \"0..5000\""))
+        let ranges: Option<Vec<_>> = texts.iter().map(|text| range_of(text)).collect();
+        match ranges {
+            Some(ranges) if !ranges.is_empty() => Ok(Self(ranges)),
+            _ => Err(D::Error::custom("one or more ranges such as \"0..5000\"")),
+        }
     }
+}
+
+fn range_of(text: &str) -> Option<Range<u32>> {
+    let (start, end) = text.split_once("..")?;
+    let range = start.parse().ok()?..end.parse().ok()?;
+    (!range.is_empty()).then_some(range)
 }
 
 impl Serialize for SlotRanges {
@@ -161,7 +162,8 @@ impl ExperimentConfig {
 impl BucketConfig {
     /// Its tag, if it has one.
     pub(super) fn tag(&self) -> Option<Tag> {
-        let (text, number) = (self.tag.clone(), self.tag_number.map(u64::from));
+        let text = self.tag.clone();
+        let number = self.tag_number.map(u64::from);
         (text.is_some() || number.is_some()).then_some(Tag { text, number })
     }
 }
@@ -170,25 +172,28 @@ impl BucketConfig {
 /// [`super::PlatformConfig::tags`].
 pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
     let mut tags = 0..u16::MAX;
-    let experiments = configs.iter().map(|config| {
-        let bucket = |bucket: &BucketConfig| {
+    let mut experiments = Vec::with_capacity(configs.len());
+    for config in configs {
+        let mut buckets = Vec::with_capacity(config.buckets.len());
+        for bucket in &config.buckets {
             // A configuration with more buckets than tags is refused.
             let tag = bucket.tag().and_then(|_| tags.next());
-            Bucket {
+            buckets.push(Bucket {
                 name: bucket.name.clone(),
                 slots: Slots(bucket.slots.0.clone()),
                 tag,
-            }
-        };
-        Experiment {
-            buckets: config.buckets.iter().map(bucket).collect(),
+            });
+        }
+
+        experiments.push(Experiment {
+            buckets,
             name: config.name.clone(),
             layer: config.layer(),
             unit: config.unit.clone(),
             traffic: Slots(config.traffic()),
-        }
-    });
-    experiments.collect()
+        });
+    }
+    experiments
 }
 
 /// Parts of experiments as `when` names them: `price-test:b`.

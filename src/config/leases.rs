@@ -67,16 +67,19 @@ impl LeasesConfig {
         let Some(url) = d.either(TABLE, keys, url, &self.backend_file) else {
             return;
         };
+
         // The URL is UTF-8 if it is in the configuration; a file with other bytes is no URL.
         self.redis.url = String::from_utf8_lossy(&url).into_owned();
         self.redis.namespace.clone_from(&self.namespace);
         self.redis.ca_file = self.backend_ca_file.as_ref().map(|file| d.beside(file));
+
         if let Some(file) = &self.backend_ca_file {
             let Some(ca) = d.read_file("cap_leases.backend_ca_file", file) else {
                 return;
             };
             self.ca = ca;
         }
+
         // Connects only when used, but reads the CA file. Its message shows no password.
         if let Err(error) = RedisLeases::connect(&self.redis) {
             let found = format!("is not accepted: {error}");

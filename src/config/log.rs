@@ -118,12 +118,10 @@ impl LogConfig {
     ) {
         d.require("log.to", ACCEPTED_FOLDERS);
         self.read_secret(d);
-        let words = vocabulary
-            .failures
-            .iter()
-            .copied()
-            .chain(Reason::ALL.map(Reason::as_str));
-        let words: Vec<_> = [ANY_FAILURE].into_iter().chain(words).collect();
+
+        let mut words = vec![ANY_FAILURE];
+        words.extend(vocabulary.failures);
+        words.extend(Reason::ALL.map(Reason::as_str));
         for (index, word) in self.always.iter().enumerate() {
             if !words.contains(&word.as_str()) {
                 d.reject(
@@ -132,14 +130,18 @@ impl LogConfig {
                 );
             }
         }
-        for index in (0..self.request_ids.len()).filter(|index| self.request_ids[*index].is_empty())
-        {
+
+        for (index, field) in self.request_ids.iter().enumerate() {
+            if !field.is_empty() {
+                continue;
+            }
             // It would be the id of every request without one.
             d.reject(
                 &format!("log.request_ids[{index}]"),
                 "a string that is not empty",
             );
         }
+
         let is_directory = Folder::directory(&self.to).is_some();
         if self.spool.is_none() && !is_directory {
             match cache_dir {
@@ -160,6 +162,7 @@ impl LogConfig {
         let Some(secret) = d.either("log", keys, secret, &self.key_secret_file) else {
             return;
         };
+
         if secret.len() < LEAST_SECRET {
             let found = format!("has a secret of {} bytes", secret.len());
             d.mistake(
@@ -173,14 +176,14 @@ impl LogConfig {
 
     /// Whether a change from `other` takes a restart: any does but that of a secret's file.
     pub(super) fn needs_restart(log: Option<&Self>, other: Option<&Self>) -> bool {
-        let settings = |log: Option<&Self>| {
-            let secret = Secret::default();
-            log.map(|log| Self {
-                secret,
-                ..log.clone()
-            })
-        };
-        settings(log) != settings(other)
+        log.map(Self::without_secret) != other.map(Self::without_secret)
+    }
+
+    fn without_secret(&self) -> Self {
+        Self {
+            secret: Secret::default(),
+            ..self.clone()
+        }
     }
 
     /// Directory in which the files are written.

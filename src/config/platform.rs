@@ -37,6 +37,11 @@ pub struct Vocabulary<'a> {
     /// Causes of failures.
     pub failures: &'a [&'a str],
 }
+impl<'a> Vocabulary<'a> {
+    fn kind(&self, word: &str) -> Option<&'a KindRules> {
+        self.kinds.iter().find(|kind| kind.word == word)
+    }
+}
 
 /// The config rules of a kind of platform.
 #[derive(Debug, Clone, Copy)]
@@ -163,13 +168,14 @@ impl PlatformConfig {
         experiments: &[ExperimentConfig],
         strategies: &[StrategyConfig],
     ) -> Vec<Tag> {
-        let of_experiment = |experiment: &ExperimentConfig| {
+        let mut tags = Vec::new();
+        for experiment in experiments {
             let is_read = self.reads(experiment, strategies);
-            let tags = experiment.buckets.iter().filter_map(BucketConfig::tag);
-            tags.map(|tag| if is_read { tag } else { Tag::default() })
-                .collect::<Vec<_>>()
-        };
-        experiments.iter().flat_map(of_experiment).collect()
+            for tag in experiment.buckets.iter().filter_map(BucketConfig::tag) {
+                tags.push(if is_read { tag } else { Tag::default() });
+            }
+        }
+        tags
     }
 
     /// Checks the platform at `table`. `strategies` are the names of `[[strategy]]`.
@@ -187,6 +193,7 @@ impl PlatformConfig {
                 "a name that none of rtad's own routes has",
             );
         }
+
         for (index, header) in self.headers.iter_mut().enumerate() {
             let key = format!("{table}.headers[{index}]");
             header.secret = d.load_secret(&key, &header.value, &header.value_file);
@@ -195,14 +202,17 @@ impl PlatformConfig {
                 d.mistake(&key, found, "a secret without spaces around it");
             }
         }
+
         let key = format!("{table}.kind");
-        let Some(kind) = vocabulary.kinds.iter().find(|kind| kind.word == self.kind) else {
+        let Some(kind) = vocabulary.kind(&self.kind) else {
             return d.reject(&key, &one_of(vocabulary.kinds));
         };
         self.check_strategies(d, &format!("{table}.strategies"), kind, strategies);
-        match kind.is_mapped {
-            true => check_custom(d, table, self),
-            false => refuse_custom(d, table, kind.word),
+
+        if kind.is_mapped {
+            check_custom(d, table, self);
+        } else {
+            refuse_custom(d, table, kind.word);
         }
     }
 
@@ -219,6 +229,7 @@ impl PlatformConfig {
             kind.strategy_id,
             strategies.join(", ")
         );
+
         if self.strategies.is_empty() {
             d.mistake(key, "is empty", &accepted);
         }
@@ -227,10 +238,12 @@ impl PlatformConfig {
                 d.reject_entry(key, id, &accepted);
             }
         }
+
         if self.strategies.len() > MAX_STRATEGIES {
             let found = format!("has {} ids", self.strategies.len());
             d.mistake(key, &found, &format!("{MAX_STRATEGIES} at most"));
         }
+
         // The platform is built despite mistakes, to find further ones.
         self.strategies = std::mem::take(&mut self.strategies)
             .into_iter()
@@ -252,13 +265,8 @@ pub fn check(
     }
     d.refuse_duplicates("platform", "name");
     d.refuse_duplicates("platform", "path");
-    let is_known = |platform: &PlatformConfig| {
-        vocabulary
-            .kinds
-            .iter()
-            .any(|kind| kind.word == platform.kind)
-    };
-    platforms.retain(is_known);
+
+    platforms.retain(|platform| vocabulary.kind(&platform.kind).is_some());
 }
 
 /// Notes numbers of tags that a platform of the experiment's strategies does not accept.
@@ -270,11 +278,9 @@ pub fn check_tags(
     vocabulary: &Vocabulary<'_>,
 ) {
     for platform in platforms {
-        let kind = vocabulary
-            .kinds
-            .iter()
-            .find(|kind| kind.word == platform.kind);
+        let kind = vocabulary.kind(&platform.kind);
         let most = kind.map_or(u32::MAX, |kind| kind.most_tag_number);
+
         for (index, experiment) in experiments.iter().enumerate() {
             if !platform.reads(experiment, strategies) {
                 continue;
@@ -301,13 +307,13 @@ pub fn check_values(
     vocabulary: &Vocabulary<'_>,
 ) {
     for platform in platforms {
-        let kind = vocabulary
-            .kinds
-            .iter()
-            .find(|kind| kind.word == platform.kind);
+        let kind = vocabulary.kind(&platform.kind);
         let bounds = kind.map_or(&[][..], |kind| kind.value_bounds);
-        let is_mapped = |(_, strategy): &(usize, &StrategyConfig)| platform.maps(strategy);
-        for (index, strategy) in strategies.iter().enumerate().filter(is_mapped) {
+
+        for (index, strategy) in strategies.iter().enumerate() {
+            if !platform.maps(strategy) {
+                continue;
+            }
             for (entry, value) in strategy.values.iter().map(ValueConfig::numbers).enumerate() {
                 for bounds in bounds {
                     let Some(accepted) = bounds.refused(&value) else {
@@ -408,10 +414,12 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
             _ => {}
         }
     }
+
     platform.is_whole = KEYS
         .iter()
         .all(|key| !d.has_mistake(&format!("{table}.{}", key.name)));
     platform.body = body;
+
     if let Some(proto) = &platform.proto {
         platform.proto_path = d.beside(&proto.text);
     }
@@ -424,6 +432,7 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
     if let Some(signature) = &mut platform.signature {
         signature.check(d, &format!("{table}.signature"));
     }
+
     if let Some(ResponseConfig {
         is_whole: true,
         cache: None,
@@ -456,13 +465,12 @@ fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
         deserializer,
         "a path such as /rta/tencent, not under /v1",
         |text| {
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+            let is_plain = text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte));
             let is_reserved = text == "/" || text == "/v1" || text.starts_with("/v1/");
-            (text.starts_with('/')
-                && !is_reserved
-                && text.len() <= 256
-                && text.bytes().all(is_plain))
-            .then(|| text.to_owned())
+            (text.starts_with('/') && !is_reserved && text.len() <= 256 && is_plain)
+                .then(|| text.to_owned())
         },
     )
 }

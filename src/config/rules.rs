@@ -138,12 +138,14 @@ pub fn check(
     d.refuse_duplicates("strategy", "name");
     // Invalid names too: such a name is one mistake, not another one per strategy that uses it.
     let audiences = d.texts("audience", "name");
+
     for (index, strategy) in strategies.iter_mut().enumerate() {
         let table = format!("strategy[{index}]");
         for (index, name) in strategy.exclude.iter().enumerate() {
             let key = format!("{table}.exclude[{index}]");
             refuse_unknown(d, &key, name.as_str(), "audiences", &audiences);
         }
+
         if let Some(when) = &strategy.when {
             let key = format!("{table}.when");
             when.check(d, &key, 0, &audiences, parts);
@@ -158,6 +160,7 @@ pub fn check(
                 "exclude or when with at least one",
             );
         }
+
         let context = ValueContext {
             excluded: &strategy.exclude,
             when: strategy.when.as_ref(),
@@ -189,6 +192,7 @@ fn check_schedule(
             "one of them, or no time_zone",
         );
     }
+
     if let (Some(from), Some(until)) = (strategy.valid_from, strategy.valid_until)
         && until <= from
     {

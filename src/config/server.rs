@@ -99,11 +99,14 @@ impl ServerConfig {
 
     pub(super) fn check(&mut self, d: &mut Document<'_>) {
         for (index, host) in self.admin_hosts.iter().enumerate() {
-            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
-            if host.is_empty() || !host.bytes().all(is_part) {
+            let is_name = host
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
+            if host.is_empty() || !is_name {
                 d.reject(&format!("server.admin_hosts[{index}]"), "a host name");
             }
         }
+
         if self.max_buffered < self.max_body {
             let accepted = "at least server.max_body, as one body may have that size";
             d.mistake(
@@ -112,24 +115,22 @@ impl ServerConfig {
                 accepted,
             );
         }
+
         let mut ports = vec![
             ("server.listen", self.listen),
             ("server.admin_listen", self.admin_listen),
         ];
-        ports.extend(
-            self.metrics_listen
-                .map(|address| ("server.metrics_listen", address)),
-        );
+        if let Some(address) = self.metrics_listen {
+            ports.push(("server.metrics_listen", address));
+        }
         for (index, (key, address)) in ports.iter().enumerate() {
-            for (other, _) in ports[..index]
-                .iter()
-                .filter(|(_, other)| overlap(*address, *other))
-            {
-                if !d.has_mistake(other) {
+            for (other, other_address) in &ports[..index] {
+                if overlap(*address, *other_address) && !d.has_mistake(other) {
                     d.mistake(key, &format!("is {other} as well"), "a port of its own");
                 }
             }
         }
+
         self.api.check(d);
     }
 }

@@ -31,6 +31,7 @@ pub fn add_keys_of_file(
     file: Option<String>,
 ) {
     const FILE: &str = "store.public_keys_file";
+
     if let Some(file) = file
         && let Some(contents) = d.read_file(FILE, &file)
     {
@@ -44,6 +45,7 @@ pub fn add_keys_of_file(
             }
         }
     }
+
     let mut unique: Vec<PublicKey> = Vec::with_capacity(public_keys.len());
     for key in std::mem::take(public_keys) {
         if !unique.contains(&key) {

@@ -93,24 +93,26 @@ impl ValueConfig {
 
 fn part_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let accepted = "a part of an experiment, as EXPERIMENT:BUCKET";
-    let is_name = |text: &str| text.contains(':').then(|| text.to_owned());
-    text(deserializer, accepted, is_name).map(Some)
+    text(deserializer, accepted, |text| {
+        text.contains(':').then(|| text.to_owned())
+    })
+    .map(Some)
 }
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let number = f64::deserialize(deserializer).ok();
-    let number = number.filter(|number| (0.0..=MOST).contains(number));
-    number
-        .map(Some)
-        .ok_or_else(|| D::Error::custom(format_args!("a number from 0 to {MOST}")))
+    match f64::deserialize(deserializer) {
+        Ok(number) if (0.0..=MOST).contains(&number) => Ok(Some(number)),
+        _ => Err(D::Error::custom(format_args!("a number from 0 to {MOST}"))),
+    }
 }
 
 fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    let price = u32::deserialize(deserializer).ok();
-    let price = price.filter(|price| (1..=MOST as u32).contains(price));
-    price
-        .map(Some)
-        .ok_or_else(|| D::Error::custom(format_args!("a whole number from 1 to {MOST}")))
+    match u32::deserialize(deserializer) {
+        Ok(price) if (1..=MOST as u32).contains(&price) => Ok(Some(price)),
+        _ => Err(D::Error::custom(format_args!(
+            "a whole number from 1 to {MOST}"
+        ))),
+    }
 }
 
 /// The rest of a file that values are checked against.

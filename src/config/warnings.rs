@@ -6,7 +6,6 @@ mod unused;
 use std::collections::BTreeSet;
 
 use super::Config;
-use super::cap::CapConfig;
 use super::experiment::{BucketConfig, ExperimentConfig};
 use super::platform::{KindRules, PlatformConfig};
 use super::rules::StrategyConfig;
@@ -21,29 +20,23 @@ impl Config {
             experiments,
             ..
         } = self;
-        let kind = |platform: &&PlatformConfig| kinds.iter().find(|it| it.word == platform.kind);
-        let platforms = self.platforms.iter();
-        let platforms: Vec<Protocol<'_>> = platforms
-            .filter_map(|it| {
-                Some(Protocol {
-                    platform: it,
-                    kind: kind(&it)?,
-                })
-            })
-            .collect();
-        let of_strategies = strategies
-            .iter()
-            .flat_map(|strategy| of_strategy(strategy, &platforms));
-        let of_experiments = experiments
-            .iter()
-            .filter_map(|it| of_experiment(it, strategies, &platforms));
-        let of_parts = experiments.iter().flat_map(|it| of_parts(it, strategies));
-        let caps = self.of_caps(is_on_kubernetes).into_iter();
-        let mut warnings: Vec<_> = caps
-            .chain(of_strategies)
-            .chain(of_experiments)
-            .chain(of_parts)
-            .collect();
+        let mut platforms = Vec::new();
+        for platform in &self.platforms {
+            if let Some(kind) = kinds.iter().find(|it| it.word == platform.kind) {
+                platforms.push(Protocol { platform, kind });
+            }
+        }
+
+        let mut warnings = self.of_caps(is_on_kubernetes);
+        for strategy in strategies {
+            warnings.extend(of_strategy(strategy, &platforms));
+        }
+        for experiment in experiments {
+            warnings.extend(of_experiment(experiment, strategies, &platforms));
+        }
+        for experiment in experiments {
+            warnings.extend(of_parts(experiment, strategies));
+        }
         for protocol in &platforms {
             warnings.extend(cache_times::of_platform(protocol, strategies));
         }
@@ -54,13 +47,16 @@ impl Config {
     /// Caps that begin at zero again, and those of no strategy.
     fn of_caps(&self, is_on_kubernetes: bool) -> Vec<String> {
         let is_kept = self.store.cache_dir.is_some();
-        let warning = |cap: &CapConfig| {
+        let mut warnings = Vec::new();
+        for cap in &self.caps {
             let mut strategies = self.strategies.iter();
             if !strategies.any(|strategy| strategy.cap.as_ref() == Some(&cap.name)) {
-                return Some(format!("no strategy has the cap {}", cap.name));
+                warnings.push(format!("no strategy has the cap {}", cap.name));
+                continue;
             }
+
             let effect = match (cap.leased, is_kept) {
-                (true, true) => return None,
+                (true, true) => continue,
                 (true, false) => {
                     "counts returning devices again after a restart, as store.cache_dir is not set"
                 }
@@ -72,11 +68,11 @@ impl Config {
                     "begins at zero in a new pod unless store.cache_dir is on a volume that is \
                      kept: an emptyDir is not; use leased = true"
                 }
-                (false, true) => return None,
+                (false, true) => continue,
             };
-            Some(format!("the cap {} {effect}", cap.name))
-        };
-        self.caps.iter().filter_map(warning).collect()
+            warnings.push(format!("the cap {} {effect}", cap.name));
+        }
+        warnings
     }
 }
 
@@ -128,47 +124,45 @@ fn of_strategy(strategy: &StrategyConfig, platforms: &[Protocol<'_>]) -> Vec<Str
         .iter()
         .filter(|it| it.platform.maps(strategy))
         .collect();
-    let conditions = strategy
-        .when
-        .as_ref()
-        .map_or_else(Vec::new, |when| when.flat());
-    let read: BTreeSet<_> = conditions
-        .iter()
-        .flat_map(|it| it.attributes.keys())
-        .collect();
-    // A condition on the absence of an attribute covers requests without it.
-    let read = read
-        .into_iter()
-        .filter(|read| conditions.iter().all(|it| it.absent != Some(**read)));
-    let unread = read.flat_map(|attribute| {
-        let lacking = platforms
+    let mut warnings = Vec::new();
+
+    let mut conditions = Vec::new();
+    if let Some(when) = &strategy.when {
+        conditions = when.flat();
+    }
+    let mut read_attributes: BTreeSet<&Attribute> = BTreeSet::new();
+    for condition in &conditions {
+        read_attributes.extend(condition.attributes.keys());
+    }
+    for attribute in read_attributes {
+        // A condition on the absence of an attribute covers requests without it.
+        if conditions.iter().any(|it| it.absent == Some(*attribute)) {
+            continue;
+        }
+        for lacking in platforms.iter().filter(|it| !it.sends(*attribute)) {
+            warnings.push(format!(
+                "the condition of {name} reads {}, which the platform {} never \
+                 sends: decisions are unavailable where the rest of the condition leaves it open",
+                attribute.as_str(),
+                lacking.platform.name
+            ));
+        }
+    }
+
+    for key in ValueKey::ALL {
+        let is_set = strategy
+            .values
             .iter()
-            .filter(|platform| !platform.sends(*attribute));
-        lacking.map(|platform| {
-            let (attribute, platform) = (attribute.as_str(), &platform.platform.name);
-            format!(
-                "the condition of {name} reads {attribute}, which the platform {platform} never \
-                 sends: decisions are unavailable where the rest of the condition leaves it open"
-            )
-        })
-    });
-    let numbers: Vec<_> = strategy
-        .values
-        .iter()
-        .map(|value| value.numbers())
-        .collect();
-    let is_lost = |key: &ValueKey| {
-        numbers.iter().any(|numbers| numbers.get(*key).is_some())
-            && !platforms.is_empty()
-            && !platforms.iter().any(|platform| platform.carries(*key))
-    };
-    let lost = ValueKey::ALL.into_iter().filter(is_lost).map(|key| {
-        format!(
-            "no platform of {name} takes its {}: only /v1/decide shows it",
-            key.as_str()
-        )
-    });
-    unread.chain(lost).collect()
+            .any(|value| value.numbers().get(key).is_some());
+        let is_taken = platforms.is_empty() || platforms.iter().any(|it| it.carries(key));
+        if is_set && !is_taken {
+            warnings.push(format!(
+                "no platform of {name} takes its {}: only /v1/decide shows it",
+                key.as_str()
+            ));
+        }
+    }
+    warnings
 }
 
 /// An experiment that changes nothing, and strategies that bid for devices of a holdout.
@@ -210,21 +204,20 @@ fn of_experiment(
     strategies: &[StrategyConfig],
     platforms: &[Protocol<'_>],
 ) -> Option<String> {
-    let reads = |it: &&Protocol<'_>| it.platform.reads(experiment, strategies);
-    let platforms: Vec<_> = platforms.iter().filter(reads).collect();
-    let is_lost = |bucket: &&BucketConfig| {
-        (bucket.tag.is_some() || bucket.tag_number.is_some())
-            && !platforms
-                .iter()
-                .any(|platform| platform.carries_tag(bucket))
-    };
-    let lost = experiment
-        .buckets
+    let platforms: Vec<_> = platforms
         .iter()
-        .find(is_lost)
-        .filter(|_| !platforms.is_empty())?;
-    let (name, bucket) = (&experiment.name, &lost.name);
+        .filter(|it| it.platform.reads(experiment, strategies))
+        .collect();
+    if platforms.is_empty() {
+        return None;
+    }
+
+    let lost = experiment.buckets.iter().find(|bucket| {
+        let has_tag = bucket.tag.is_some() || bucket.tag_number.is_some();
+        has_tag && !platforms.iter().any(|it| it.carries_tag(bucket))
+    })?;
     Some(format!(
-        "no platform of {name} takes the tag of {bucket}: map tag"
+        "no platform of {} takes the tag of {}: map tag",
+        experiment.name, lost.name
     ))
 }

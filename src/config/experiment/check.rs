@@ -110,11 +110,15 @@ fn check_end(d: &mut Document<'_>, key: &str, ranges: &[Range<u32>]) {
 
 /// The least slot of both.
 pub(super) fn common_slot(one: &[Range<u32>], other: &[Range<u32>]) -> Option<u32> {
-    let common = |a: &Range<u32>, b: &Range<u32>| {
-        let (start, end) = (a.start.max(b.start), a.end.min(b.end));
-        (start < end).then_some(start)
-    };
-    one.iter()
-        .flat_map(|a| other.iter().filter_map(move |b| common(a, b)))
-        .min()
+    let mut least = None;
+    for a in one {
+        for b in other {
+            let start = a.start.max(b.start);
+            let end = a.end.min(b.end);
+            if start < end && least.is_none_or(|least| start < least) {
+                least = Some(start);
+            }
+        }
+    }
+    least
 }

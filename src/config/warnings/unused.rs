@@ -121,8 +121,9 @@ fn add_empty_slots(
         .iter()
         .flat_map(|bucket| &bucket.slots.0)
         .collect();
-    let is_empty = |slot: &u32| !ranges.iter().any(|range| range.contains(slot));
-    let empty = (0..SLOTS).filter(is_empty).count();
+    let empty = (0..SLOTS)
+        .filter(|slot| !ranges.iter().any(|range| range.contains(slot)))
+        .count();
     if empty > 0 {
         warnings.push(format!(
             "the buckets of {name} leave {empty} of {SLOTS} slots empty: their devices have no \

@@ -161,6 +161,7 @@ impl RequestConfig {
                 "both, or strategies alone",
             );
         }
+
         for (value, word) in &self.os_values {
             if !OS_WORDS.contains(&word.as_str()) {
                 let key = format!("{table}.os_values");
@@ -175,6 +176,7 @@ impl RequestConfig {
                 "attributes with os too",
             );
         }
+
         if self.ids.is_empty() && self.id_list.is_none() {
             d.mistake(table, "maps no id", "ids or id_list");
         }

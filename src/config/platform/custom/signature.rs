@@ -93,6 +93,7 @@ impl SignatureConfig {
                 "both, or neither",
             );
         }
+
         let key = format!("{table}.secrets");
         if self.secrets.is_empty() {
             let accepted = "at least one of { value = \"…\" } or { value_file = \"…\" }";
