@@ -26,16 +26,17 @@ impl<T> ValueTable<T> {
         values: &StrategyValues,
         make: impl Fn(&Asked<'static>, &BidValue) -> Option<T>,
     ) -> Self {
-        let of = |asked: &Asked<'static>| {
+        let mut table = Vec::new();
+        for asked in ids.iter() {
             let values = asked.known.and_then(|known| values.get(known.strategy));
-            values
-                .into_iter()
-                .flatten()
-                .map(|value| make(asked, value))
-                .collect()
-        };
-        let table: Vec<Vec<_>> = ids.iter().map(of).collect();
-        if table.iter().flatten().flatten().next().is_none() {
+            let mut made = Vec::new();
+            for value in values.into_iter().flatten() {
+                made.push(make(asked, value));
+            }
+            table.push(made);
+        }
+
+        if table.iter().flatten().all(Option::is_none) {
             Self::default()
         } else {
             Self(table)

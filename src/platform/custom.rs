@@ -101,22 +101,31 @@ impl Custom {
         tags: &[Tag],
     ) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
-        let schema = Schema::of_config(config, &mut mistakes).filter(|_| config.is_whole);
+        let schema = Schema::of_config(config, &mut mistakes);
+        if !config.is_whole {
+            return Err(mistakes);
+        }
         let (Some(schema), Some(body), Some(request), Some(response)) =
             (schema, config.body, &config.request, &config.response)
         else {
             return Err(mistakes);
         };
+
         let ids: Vec<&[u8]> = strategies.iter().map(|(id, _)| id.as_bytes()).collect();
         let indexes: BTreeSet<usize> = strategies.iter().map(|(_, index)| *index).collect();
-        let of = |index: usize| values.get(index).cloned().unwrap_or_default();
-        let mapped: Vec<BidValue> = indexes.into_iter().flat_map(of).collect();
-        let response = Response::compile(&schema, response, &ids, (&mapped, tags), &mut mistakes);
+        let mut mapped: Vec<BidValue> = Vec::new();
+        for index in indexes {
+            mapped.extend(values.get(index).into_iter().flatten());
+        }
+        let response = Response::compile(&schema, response, &ids, &mapped, tags, &mut mistakes);
+
         let mut planner = Planner::new(&schema, request, &mut mistakes);
-        let signature = config.signature.as_ref();
         let is_form = body == BodyFormat::Form;
-        let signature =
-            signature.and_then(|signature| Signature::compile(&mut planner, signature, is_form));
+        let signature = match &config.signature {
+            Some(signature) => Signature::compile(&mut planner, signature, is_form),
+            None => None,
+        };
+
         if let (Some(named), Some(separator)) = (&request.strategies, &request.strategies_separator)
             && response::contains(&ids, separator)
         {
@@ -126,11 +135,13 @@ impl Custom {
         if let Some(named) = &request.strategies {
             planner.check_strategies(named, &ids);
         }
+
         let mut plan = planner.finish();
         plan.answers_ids = response.lists_ids;
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
+
         let strategies = StrategyIds::new(strategies);
         let values = ValueTable::new(&strategies, values, |_, value| Some(*value));
         let mut custom = Self {
@@ -146,6 +157,7 @@ impl Custom {
             answer: schema.response().cloned(),
             schema_fingerprint: schema.fingerprint(),
         };
+
         let refusal = bare(
             &Value::Absent,
             CodeCase {
@@ -169,13 +181,15 @@ impl Custom {
             head,
             body,
         } = *request;
-        let query = head
-            .query
-            .filter(|_| self.body == BodyFormat::Form)
-            .unwrap_or_default();
+
+        let query = match head.query {
+            Some(query) if self.body == BodyFormat::Form => query,
+            _ => "",
+        };
         if body.is_empty() && query.is_empty() {
             return Err(ReadError::Empty);
         }
+
         let mut reading = Reading::new(&self.plan, read);
         let decoded = match self.body {
             BodyFormat::Protobuf => protobuf::read(body, &mut reading),
@@ -183,7 +197,9 @@ impl Custom {
             BodyFormat::Form => form::read(query.as_bytes(), body, &mut reading),
         };
         decoded.map_err(|_| ReadError::Mapped(self.expected()))?;
+
         reading.read.request_id = reading.value(self.plan.request_id).clone();
+
         if reading.value(self.plan.ping).is_true() {
             read.note("ping", "yes".into());
             read.purpose = Purpose::Ping;
@@ -192,6 +208,7 @@ impl Custom {
             read.asked = AskedList::default();
             return Ok(());
         }
+
         for (attribute, slot) in &self.plan.attributes {
             let value = reading.value(Some(*slot)).clone();
             if *attribute != Attribute::Os {
@@ -206,6 +223,7 @@ impl Custom {
                 reading.read.note("os, not known", value);
             }
         }
+
         if let Some(signature) = &self.signature {
             let is_captured = admission == Admission::Granted;
             if is_captured && !signature.is_in(&head) {
@@ -221,9 +239,11 @@ impl Custom {
                 reading.read.note("signature", "right".into());
             }
         }
+
         if self.response.lists_ids {
             read.purpose = Purpose::Devices;
         }
+
         match &mut read.asked {
             AskedList::Named(named) if !named.is_empty() => {
                 for asked in named {
@@ -262,12 +282,11 @@ impl Adapter for Custom {
     }
 
     fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {
-        let since_1970 = || {
+        self.read_at(request, read, || {
             SystemTime::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default()
-        };
-        self.read_at(request, read, since_1970)
+        })
     }
 
     /// A verdict for each requested strategy; for all configured ones if the request names none. Or
@@ -280,6 +299,7 @@ impl Adapter for Custom {
             };
             return self.response.write(&bare(&read.request_id, case)).into();
         }
+
         if self.response.lists_ids {
             // The ids of an unreadable request are unknown: none is accepted.
             let ids = &read.ids[..];
@@ -294,6 +314,7 @@ impl Adapter for Custom {
             };
             return self.response.write(&answer).into();
         }
+
         let mut is_accepted = [false; MAX_STRATEGIES];
         let mut answers = Vec::with_capacity(read.asked.iter().len());
         for asked in read.asked.iter() {
@@ -301,21 +322,22 @@ impl Adapter for Custom {
             if let Some(known) = asked.known {
                 is_accepted[known.id.0] = is_bid;
             }
-            let value = self.values.of(verdicts, asked.known);
-            let tag = verdict_of(verdicts, asked.known).and_then(|verdict| verdict.tag);
-            let tag = tag.map(|tag| &self.tags[usize::from(tag)]);
+            let verdict = verdict_of(verdicts, asked.known);
+            let tag = verdict.and_then(|verdict| verdict.tag);
             answers.push(StrategyAnswer {
                 strategy: &asked.id,
                 is_accepted: is_bid,
-                value,
-                tag,
+                value: self.values.of(verdicts, asked.known),
+                tag: tag.map(|tag| &self.tags[usize::from(tag)]),
             });
         }
+
         let ids = self.strategies.iter().zip(is_accepted);
         let accepted: ArrayVec<&[u8], MAX_STRATEGIES> = ids
             .filter(|(_, is_accepted)| *is_accepted)
             .map(|(asked, _)| asked.id.bytes())
             .collect();
+
         let is_bid = !accepted.is_empty();
         let case = CodeCase {
             is_bid,

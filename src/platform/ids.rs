@@ -124,7 +124,9 @@ impl IdReader {
         keys: &mut Vec<DeviceKey>,
         mut each: impl FnMut(bool),
     ) {
-        let (mut usable, mut blank, mut malformed) = (0, 0, 0);
+        let mut usable = 0;
+        let mut blank = 0;
+        let mut malformed = 0;
         self.keys.keys_of_many(kind, ids, keys, |result| {
             match result {
                 Ok(()) => usable += 1,

@@ -102,12 +102,11 @@ pub struct Ocean {
 impl Ocean {
     /// An adapter for these `rta_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(i64, usize)>, cache: CacheTimes) -> Self {
-        let (values, tags) = (ValueTable::default(), Vec::new());
         Self {
             strategies: StrategyIds::new(ids),
             cache,
-            values,
-            tags,
+            values: ValueTable::default(),
+            tags: Vec::new(),
         }
     }
 
@@ -131,28 +130,31 @@ impl Ocean {
     /// The one tag of an answer: that of a bid, or else that of a no-bid.
     #[inline(never)]
     fn tag(&self, verdicts: &[Verdict]) -> Option<&Tag> {
-        let of = |bids| {
-            verdicts
-                .iter()
-                .filter(move |it| it.bids() == bids)
-                .find_map(|it| it.tag)
-        };
-        of(true)
-            .or_else(|| of(false))
-            .map(|tag| &self.tags[usize::from(tag)])
+        let tag = first_tag(verdicts, true).or_else(|| first_tag(verdicts, false))?;
+        Some(&self.tags[usize::from(tag)])
     }
+}
+
+/// The tag of the first verdict that is a bid, or that is none.
+fn first_tag(verdicts: &[Verdict], bids: bool) -> Option<u16> {
+    verdicts
+        .iter()
+        .filter(|verdict| verdict.bids() == bids)
+        .find_map(|verdict| verdict.tag)
 }
 
 /// The score that a value gives: `quality`, or else `weight` as a coefficient.
 fn score(value: &BidValue) -> Option<UserScore> {
-    let of = |key, user_type: UserType| {
-        Some(UserScore {
-            user_type: user_type.into(),
-            quality: value.get(key)?,
-        })
-    };
-    of(ValueKey::Quality, UserType::Default)
-        .or_else(|| of(ValueKey::Weight, UserType::PriceCoefficient))
+    if let Some(quality) = value.get(ValueKey::Quality) {
+        return Some(UserScore {
+            user_type: UserType::Default.into(),
+            quality,
+        });
+    }
+    Some(UserScore {
+        user_type: UserType::PriceCoefficient.into(),
+        quality: value.get(ValueKey::Weight)?,
+    })
 }
 
 impl Adapter for Ocean {
@@ -168,10 +170,12 @@ impl Adapter for Ocean {
     fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {
         let message: Req = decode(request.body)?;
         check_asked(message.rta_ids.len())?;
+
         if !message.req_id.is_empty() {
             read.request_id = borrowed(request.body, &message.req_id);
         }
         read_ids(request.body, &message, read);
+
         let city = message.geo.as_ref().map_or(0, |geo| geo.city);
         for (attribute, number) in [
             (Attribute::App, message.app_id),
@@ -182,23 +186,25 @@ impl Adapter for Ocean {
                 read.attributes[attribute as usize] = Value::Int(number);
             }
         }
+
         match message.platform() {
             Platform::Android => read.attributes[Attribute::Os as usize] = "android".into(),
             Platform::Ios => read.attributes[Attribute::Os as usize] = "ios".into(),
             Platform::Unknown => {}
         }
-        let asked = |rta_id: &i64| {
-            let id = Value::Int(*rta_id);
-            Asked {
-                known: self.strategies.find(|known| *known == id),
-                id,
-                ad: None,
-            }
-        };
+
         read.asked = if message.rta_ids.is_empty() {
             self.strategies.all()
         } else {
-            AskedList::Named(message.rta_ids.iter().map(asked).collect())
+            let named = message.rta_ids.iter().map(|rta_id| {
+                let id = Value::Int(*rta_id);
+                Asked {
+                    known: self.strategies.find(|known| *known == id),
+                    id,
+                    ad: None,
+                }
+            });
+            AskedList::Named(named.collect())
         };
         Ok(())
     }
@@ -208,24 +214,20 @@ impl Adapter for Ocean {
     #[inline]
     fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         let is_fallback = read.purpose == Purpose::Fallback;
-        let info = |asked: &Asked<'_>| {
-            let rta_id = if let Value::Int(number) = asked.id {
-                number
-            } else {
-                0
-            };
-            let user_scores = self.values.of(verdicts, asked.known).copied();
-            UserInfo {
-                is_interested: bids(verdicts, asked.known),
-                user_scores,
-                rta_id,
-            }
-        };
+        let infos = read.asked.iter().map(|asked| UserInfo {
+            is_interested: bids(verdicts, asked.known),
+            user_scores: self.values.of(verdicts, asked.known).copied(),
+            rta_id: match asked.id {
+                Value::Int(number) => number,
+                _ => 0,
+            },
+        });
         let user_infos = if read.asked.is_all() && !is_fallback {
             Vec::new()
         } else {
-            read.asked.iter().map(info).collect()
+            infos.collect()
         };
+
         let is_bid = verdicts.iter().any(Verdict::bids);
         let cache = self.cache.of(is_bid, verdicts);
         let tag = if self.tags.is_empty() {
@@ -233,6 +235,7 @@ impl Adapter for Ocean {
         } else {
             self.tag(verdicts)
         };
+
         encode(&Rsp {
             status_code: if is_fallback { ERROR } else { 0 },
             req_id: read.shared_request_id().unwrap_or_default(),
@@ -281,6 +284,7 @@ fn read_ids<'a>(body: &'a Bytes, request: &Req, into: &mut Read<'a>) {
             });
         }
     };
+
     if let Some(device) = &request.device {
         read("device.imei_md5", IMEI_MD5, &device.imei_md5);
         read(
@@ -295,6 +299,7 @@ fn read_ids<'a>(body: &'a Bytes, request: &Req, into: &mut Read<'a>) {
         read("device.caid", CAID, &device.caid);
         read("device.gaid", GAID, &device.gaid);
     }
+
     let (field, other) = did_fields(request);
     read("did", field, &request.did);
     if let Some(other) = other {
@@ -324,6 +329,7 @@ fn did_fields(request: &Req) -> (IdField, Option<IdField>) {
             _ => return (IDFA, Some(OAID)),
         },
     };
+
     (field, None)
 }
 

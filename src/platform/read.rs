@@ -274,15 +274,18 @@ impl StrategyIds {
             ids.len() <= MAX_STRATEGIES,
             "at most {MAX_STRATEGIES} strategies"
         );
-        let asked = |(index, (id, strategy)): (usize, (I, usize))| Asked {
-            id: id.into(),
-            known: Some(Known {
-                id: IdIndex(index),
-                strategy,
-            }),
-            ad: None,
-        };
-        Self(ids.into_iter().enumerate().map(asked).collect())
+        let mut all = Vec::with_capacity(ids.len());
+        for (index, (id, strategy)) in ids.into_iter().enumerate() {
+            all.push(Asked {
+                id: id.into(),
+                known: Some(Known {
+                    id: IdIndex(index),
+                    strategy,
+                }),
+                ad: None,
+            });
+        }
+        Self(all)
     }
 
     /// A request for all of them.

@@ -82,6 +82,7 @@ impl Platform {
             if let Some(error) = read_error {
                 return Err(with_encoding(error, head, body));
             }
+
             let mut verdicts = Verdicts::new();
             match read.purpose {
                 Purpose::Devices => decide_each(read, &mut decide),
@@ -89,22 +90,24 @@ impl Platform {
             }
             Ok(self.adapter.write(read, &verdicts))
         });
+
         let error = match answered {
             Some(Ok(bytes)) => return Answered { bytes, error: None },
             Some(Err(error)) => error,
             None => ReadError::Failed(Failure::Internal),
         };
+
         read.give_up(self.adapter.strategies());
-        let fallback = || {
-            let mut verdicts = Verdicts::new();
-            decide(read, &mut verdicts);
-            self.adapter.write(read, &verdicts)
-        };
         let bytes = if error.failure().is_auth_failure() {
             None
         } else {
-            caught(fallback)
+            caught(|| {
+                let mut verdicts = Verdicts::new();
+                decide(read, &mut verdicts);
+                self.adapter.write(read, &verdicts)
+            })
         };
+
         Answered {
             bytes: bytes.unwrap_or_else(|| self.adapter.refusal()),
             error: Some(error),
@@ -143,15 +146,18 @@ impl Platform {
 /// none.
 #[inline(never)]
 fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut Verdicts)) {
-    let (ids, observed) = (std::mem::take(&mut read.ids), read.observed);
+    let ids = std::mem::take(&mut read.ids);
+    let observed = read.observed;
     let mut decided = SmallVec::with_capacity(ids.len());
     let mut verdicts = Verdicts::new();
+
     if ids.is_empty() {
         // Without asked strategies, `decide` counts the failed check alone.
         let asked = std::mem::take(&mut read.asked);
         decide(read, &mut verdicts);
         read.asked = asked;
     }
+
     for (index, id) in ids.into_iter().enumerate() {
         if index == MAX_READ_IDS {
             decided.push(id);
@@ -161,6 +167,7 @@ fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut V
             read.purpose = Purpose::Fallback;
             read.observed = Some(Failure::TooManyIds);
         }
+
         read.ids.push(id);
         verdicts.clear();
         decide(read, &mut verdicts);
@@ -172,6 +179,7 @@ fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut V
             decided.push(id);
         }
     }
+
     (read.ids, read.observed, read.purpose) = (decided, observed, Purpose::Devices);
 }
 
@@ -179,9 +187,10 @@ fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut V
 /// bodies are not checked: some proxies keep the header of a body that they have decoded.
 fn with_encoding(error: ReadError, head: RequestHead<'_>, body: &[u8]) -> ReadError {
     let is_unreadable = matches!(error, ReadError::Protobuf(_) | ReadError::Mapped(_));
-    match is_unreadable && (has_encoding(head.headers) || is_compressed(body)) {
-        true => ReadError::Encoded,
-        false => error,
+    if is_unreadable && (has_encoding(head.headers) || is_compressed(body)) {
+        ReadError::Encoded
+    } else {
+        error
     }
 }
 

@@ -110,12 +110,11 @@ pub struct Tencent {
 impl Tencent {
     /// An adapter for these `out_target_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(String, usize)>, cache: CacheTimes) -> Self {
-        let (values, tags) = (ValueTable::default(), Vec::new());
         Self {
             strategies: StrategyIds::new(ids),
             cache,
-            values,
-            tags,
+            values: ValueTable::default(),
+            tags: Vec::new(),
         }
     }
 
@@ -197,11 +196,12 @@ impl Tencent {
         verdicts: &[Verdict],
     ) -> Option<TargetParts<'i>> {
         let verdict = verdict_of(verdicts, asked.known).filter(|verdict| verdict.bids())?;
-        let value = self.values.of(verdicts, asked.known);
-        let value = value.map_or(&[][..], |value| &value.target_info);
+        let target_info = self.values.of(verdicts, asked.known);
+        let value = target_info.map_or(&[][..], |value| &value.target_info);
         let tag = verdict
             .tag
             .map_or(&[][..], |tag| &self.tags[usize::from(tag)].target_info);
+
         let has_any = !value.is_empty() || !tag.is_empty();
         has_any.then(|| TargetParts {
             id: asked.id.bytes(),
@@ -221,7 +221,8 @@ impl Tencent {
                 ..RtaResponse::default()
             };
         }
-        let result = |asked: &Asked<'_>| {
+
+        let results = read.asked.iter().map(|asked| {
             let value = self.values.of(verdicts, asked.known);
             AdResult {
                 adgroup_id: asked.ad,
@@ -229,15 +230,16 @@ impl Tencent {
                 cpa_price: value.and_then(|value| value.cpa_price),
                 ignore: (!bids(verdicts, asked.known)).then_some(true),
             }
-        };
-        let ad_results = read.asked.iter().map(result).collect();
-        let tag = verdicts
+        });
+        let ad_results = results.collect();
+        let tag_index = verdicts
             .iter()
             .filter(|verdict| verdict.bids())
             .find_map(|verdict| verdict.tag);
-        let tag = tag
-            .map(|tag| self.tags[usize::from(tag)].tag.clone())
+        let tag = tag_index
+            .map(|index| self.tags[usize::from(index)].tag.clone())
             .unwrap_or_default();
+
         RtaResponse {
             code: Some(ACCEPT),
             ad_results,
@@ -265,12 +267,14 @@ impl Adapter for Tencent {
         let mut message = Message::default();
         message.merge(request.body)?;
         check_asked(message.ads.len())?;
+
         read.request_id = message.id.map_or(Value::Absent, Value::Bytes);
         note(&message, read);
         if message.is_ping {
             read.purpose = Purpose::Ping;
             return Ok(());
         }
+
         read_ids(&message.device, read);
         read.cached_kind = cached_kind(&message.device);
         read.attributes[Attribute::Os as usize] = os(message.device.os);
@@ -279,10 +283,11 @@ impl Adapter for Tencent {
             RequestType::Click => "click".into(),
             RequestType::AdList => "ads".into(),
         };
+
         match message.request_type {
             RequestType::AdList => {
                 read.purpose = Purpose::Ads;
-                let asked = |ad: &request::Ad<'a>| {
+                let named = message.ads.iter().map(|ad| {
                     let id = ad.out_target_id;
                     let known = id.and_then(|id| self.strategies.find(|known| known.is_text(id)));
                     Asked {
@@ -290,8 +295,8 @@ impl Adapter for Tencent {
                         known,
                         ad: ad.adgroup_id,
                     }
-                };
-                read.asked = AskedList::Named(message.ads.iter().map(asked).collect());
+                });
+                read.asked = AskedList::Named(named.collect());
             }
             RequestType::Normal | RequestType::Click => read.asked = self.strategies.all(),
         }
@@ -385,10 +390,9 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
         .iter()
         .filter(|kind| (0..8).contains(*kind));
     let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);
-    let is_doubtful = |kind: DoubtfulId| doubts >> kind as i32 & 1 == 1;
     let mut add = |path, field, value: Option<&'a [u8]>, doubtful: Option<DoubtfulId>| {
         let Some(value) = value else { return };
-        let is_doubtful = doubtful.is_some_and(is_doubtful);
+        let is_doubtful = doubtful.is_some_and(|kind| doubts >> kind as i32 & 1 == 1);
         let value = Value::Bytes(value);
         into.add_id(Id {
             path,
@@ -398,6 +402,7 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
             is_accepted: false,
         });
     };
+
     const IDFA_MD5: IdField = IdField::at("idfa_md5");
     const IMEI_MD5: IdField = IdField::at("imei_md5");
     const ANDROID_ID_MD5: IdField = IdField::at("android_id_md5");
@@ -407,6 +412,7 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
     const CAID: IdField = IdField::at("caid");
     const CAID_MD5: IdField = IdField::at("caid_md5");
     const OPENID: IdField = IdField::at("openid");
+
     add(
         "device.idfa_md5sum",
         IDFA_MD5,
@@ -444,6 +450,7 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
         device.oaid,
         Some(DoubtfulId::DoubtfulOaid),
     );
+
     for qaid in &device.qaids {
         add(
             "device.qaid_infos.qaid",
@@ -458,6 +465,7 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
             Some(DoubtfulId::DoubtfulQaid),
         );
     }
+
     for openid in &device.openids {
         add("device.wx_openid.openid", OPENID, *openid, None);
     }

@@ -100,7 +100,7 @@ pub fn canonical_integer_of(text: &[u8]) -> Option<i128> {
         || digits
             .first()
             .is_some_and(|digit| (b'1'..=b'9').contains(digit));
-    integer_of(text).filter(|_| is_canonical)
+    if is_canonical { integer_of(text) } else { None }
 }
 
 impl From<String> for Value<'_> {

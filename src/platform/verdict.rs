@@ -59,14 +59,15 @@ pub struct CacheTimes {
 
 impl From<&PlatformConfig> for CacheTimes {
     fn from(config: &PlatformConfig) -> Self {
-        let seconds = |time: Option<Duration>| {
-            time.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
-        };
         Self {
-            bid: seconds(config.bid_cache),
-            no_bid: seconds(config.no_bid_cache),
+            bid: config.bid_cache.map(whole_seconds),
+            no_bid: config.no_bid_cache.map(whole_seconds),
         }
     }
+}
+
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Cache time of an answer without a bid that a cap or a schedule refuses, if none is configured:
@@ -88,7 +89,8 @@ impl CacheTimes {
         if verdicts.is_empty() {
             return None;
         }
-        let (mut is_refused, mut ends_in) = (false, None);
+        let mut is_refused = false;
+        let mut ends_in = None;
         for Verdict {
             decision,
             changes_in,
@@ -107,11 +109,12 @@ impl CacheTimes {
             }
             ends_in = ends_in.into_iter().chain(*changes_in).min();
         }
+
         let configured = if bids { self.bid } else { self.no_bid };
         let usual = configured.or_else(|| (is_refused && !bids).then_some(REFUSED_CACHE));
         let Some(left) = ends_in else { return usual };
         // Platforms read 0 as "not given".
-        let left = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1);
+        let left = whole_seconds(left).max(1);
         usual.map(|seconds| seconds.min(left))
     }
 }

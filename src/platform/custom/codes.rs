@@ -31,16 +31,20 @@ impl Codes {
         let CodeConfig {
             bid, no_bid, error, ..
         } = code.clone();
-        let (scalar, codes) = (step.value(), Self { bid, no_bid, error });
-        let is_held = |code: &Code| match code {
-            _ if matches!(schema, Schema::Json) => true,
-            Code::Number(number) => scalar.is_number() && scalar.holds((*number).into()),
-            Code::Bool(_) => scalar == Scalar::Bool,
-            Code::Text(_) => scalar == Scalar::Text,
-        };
-        if let Some(code) = codes.all().find(|code| !is_held(code)) {
-            let why = format!("it does not hold {code}");
-            return Err(named.mistake(&why, "codes that its type holds"));
+        let scalar = step.value();
+        let codes = Self { bid, no_bid, error };
+
+        for code in codes.all() {
+            let is_held = match code {
+                _ if matches!(schema, Schema::Json) => true,
+                Code::Number(number) => scalar.is_number() && scalar.holds((*number).into()),
+                Code::Bool(_) => scalar == Scalar::Bool,
+                Code::Text(_) => scalar == Scalar::Text,
+            };
+            if !is_held {
+                let why = format!("it does not hold {code}");
+                return Err(named.mistake(&why, "codes that its type holds"));
+            }
         }
         Ok(codes)
     }
@@ -50,10 +54,10 @@ impl Codes {
     }
 
     pub fn of(&self, case: CodeCase) -> &Code {
-        let decided = if case.is_bid { &self.bid } else { &self.no_bid };
-        self.error
-            .as_ref()
-            .filter(|_| case.is_failure)
-            .unwrap_or(decided)
+        match &self.error {
+            Some(error) if case.is_failure => error,
+            _ if case.is_bid => &self.bid,
+            _ => &self.no_bid,
+        }
     }
 }

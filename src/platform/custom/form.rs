@@ -27,6 +27,7 @@ pub fn read<'a>(
     reading: &mut Reading<'_, 'a>,
 ) -> Result<(), Malformed> {
     let root = &reading.plan.root;
+
     for (name, value) in parameters(query, body) {
         match root.named(&name).map(|field| &field.content) {
             None => {}
@@ -40,5 +41,6 @@ pub fn read<'a>(
             Some(RequestContent::Node(node)) => json::read_text(&value, node, reading)?,
         }
     }
+
     reading.end(root)
 }

@@ -127,6 +127,7 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
             is_in_list,
             reading,
         } = self;
+
         reading.begin(node);
         while let Some(field) = map.next_key_seed(MappedKey(node))? {
             match field.map(|field| &field.content) {
@@ -149,6 +150,7 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
                 }
             }
         }
+
         if is_in_list {
             reading.end(node).map_err(|Malformed| bad())?;
         }
@@ -161,9 +163,11 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
             is_in_list,
             reading,
         } = self;
+
         if is_in_list {
             return Err(bad());
         }
+
         reading.begin(node);
         let mut objects = 0;
         while list

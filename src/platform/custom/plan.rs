@@ -31,6 +31,13 @@ pub enum Role {
     Type,
 }
 
+impl Role {
+    /// Whether it is a part of an entry of a list of ids.
+    const fn is_of_entry(&self) -> bool {
+        matches!(self, Self::Listed | Self::Type)
+    }
+}
+
 /// A message or object.
 #[derive(Debug, Default)]
 pub struct MessageNode {
@@ -96,6 +103,20 @@ struct ListedKind {
     field: IdField,
 }
 
+/// A mapped field of the entries of a list of ids.
+struct ListMember {
+    slot: usize,
+    steps: Vec<PathStep>,
+    path: String,
+}
+
+impl ListMember {
+    fn is_zero_when_absent(&self) -> bool {
+        self.steps
+            .last()
+            .is_some_and(|step| step.is_zero_when_absent)
+    }
+}
 impl IdList {
     /// The field of an id with these types. Scans a short list.
     #[inline]
@@ -155,14 +176,14 @@ impl MessageNode {
     }
 
     fn mark_parts_of_entries(&mut self, roles: &[Role]) {
-        let is_of_entry = |role: &&Role| matches!(role, Role::Listed | Role::Type);
         let found = self
             .slots
             .iter()
-            .map(|slot| &roles[*slot])
-            .filter(is_of_entry)
+            .filter(|slot| roles[**slot].is_of_entry())
             .count();
-        self.splits_entry = found > 0 && found < roles.iter().filter(is_of_entry).count();
+        let all = roles.iter().filter(|role| role.is_of_entry()).count();
+        self.splits_entry = found > 0 && found < all;
+
         for field in &mut self.fields {
             if let RequestContent::Node(node) = &mut field.content {
                 node.mark_parts_of_entries(roles);
@@ -174,6 +195,7 @@ impl MessageNode {
     fn insert(&mut self, steps: &[PathStep], slot: usize) -> bool {
         self.slots.push(slot);
         let (step, rest) = steps.split_first().expect("a path has at least one name");
+
         let index = self
             .fields
             .iter()
@@ -196,6 +218,7 @@ impl MessageNode {
                 });
                 self.fields.len() - 1
             });
+
         match (&mut self.fields[index].content, step.scalar) {
             (RequestContent::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
             (RequestContent::Node(node), None) => return node.insert(rest, slot),
@@ -230,16 +253,19 @@ impl<'a> Planner<'a> {
             attributes: Vec::new(),
             os_values: Vec::new(),
         };
+
         let mut planner = Self {
             schema,
             plan,
             mistakes,
         };
+
         planner.plan.request_id = mapping
             .request_id
             .as_ref()
             .and_then(|named| planner.single(named));
         planner.plan.ping = mapping.ping.as_ref().and_then(|named| planner.ping(named));
+
         for (attribute, named) in &mapping.attributes {
             let slot = planner.single(named);
             planner
@@ -250,6 +276,7 @@ impl<'a> Planner<'a> {
         if let Some(named) = mapping.attributes.get(&Attribute::Os) {
             planner.os_values(named, &mapping.os_values);
         }
+
         if let Some(named) = &mapping.strategies {
             planner.each(named, Role::Asked);
         }
@@ -262,6 +289,7 @@ impl<'a> Planner<'a> {
                 },
             );
         }
+
         if let Some(list) = &mapping.id_list {
             planner.plan.list = planner.list(list);
         }
@@ -344,58 +372,69 @@ impl<'a> Planner<'a> {
             }
             None => String::new(),
         };
-        let base = prefix.matches('.').count();
-        let mut member = |named: &Named, role: Role| -> Option<(usize, Vec<PathStep>, String)> {
-            let full = Named {
-                text: format!("{prefix}{}", named.text),
-                ..named.clone()
-            };
-            let steps = self.resolve(&full)?;
-            let checked = check_single(&full, &steps[base..]);
-            self.checked(checked)?;
-            Some((self.insert(&full, &steps, role)?, steps, full.text))
-        };
-        let value = member(&mapping.value, Role::Listed);
-        let kind = member(&mapping.kind, Role::Type);
+
+        let value = self.list_member(&prefix, &mapping.value, Role::Listed);
+        let kind = self.list_member(&prefix, &mapping.kind, Role::Type);
         let secure = mapping
             .secure
             .as_ref()
-            .map(|named| member(named, Role::Type));
-        let (_, _, path) = value?;
-        let (kind, kind_steps, _) = kind?;
+            .map(|named| self.list_member(&prefix, named, Role::Type));
+        // After the last of them, so that the mistakes of all are reported.
+        let value = value?;
+        let kind = kind?;
         let secure = match secure {
-            Some(secure) => secure.map(|(slot, steps, _)| Some((slot, steps)))?,
+            Some(secure) => Some(secure?),
             None => None,
         };
+
         let mut fields = Vec::with_capacity(mapping.kinds.len());
         for (named, field) in &mapping.kinds {
-            let (kind, hash) = named.text.split_once('/').unwrap_or((&named.text, ""));
-            let kind = self.discriminator(named, &kind_steps, kind);
-            let hash = match &secure {
-                Some((_, steps)) if !hash.is_empty() => self.discriminator(named, steps, hash),
-                Some((_, steps)) if steps.last().is_some_and(|step| step.is_zero_when_absent) => {
-                    Some(Box::from(*b"0"))
+            let (kind_text, secure_text) = named.text.split_once('/').unwrap_or((&named.text, ""));
+            let kind_value = self.discriminator(named, &kind.steps, kind_text);
+            let secure_value = match &secure {
+                Some(secure) if !secure_text.is_empty() => {
+                    self.discriminator(named, &secure.steps, secure_text)
                 }
+                Some(secure) if secure.is_zero_when_absent() => Some(Box::from(*b"0")),
                 Some(_) => Some(Box::default()),
-                None if hash.is_empty() => Some(Box::default()),
+                None if secure_text.is_empty() => Some(Box::default()),
                 None => {
                     self.mistake(named.mistake("secure is not set", "a value of type alone"));
                     None
                 }
             };
-            if let (Some(kind), Some(hash)) = (kind, hash) {
+            if let (Some(kind), Some(secure)) = (kind_value, secure_value) {
                 fields.push(ListedKind {
                     kind,
-                    secure: hash,
+                    secure,
                     field: *field,
                 });
             }
         }
+
         Some(IdList {
-            kind,
-            secure: secure.map(|(slot, _)| slot),
-            path: path.into(),
+            kind: kind.slot,
+            secure: secure.map(|secure| secure.slot),
+            path: value.path.into(),
             fields,
+        })
+    }
+
+    /// A field of the entries of a list of ids; `prefix` is the path of the list.
+    fn list_member(&mut self, prefix: &str, named: &Named, role: Role) -> Option<ListMember> {
+        let full = Named {
+            text: format!("{prefix}{}", named.text),
+            ..named.clone()
+        };
+        let steps = self.resolve(&full)?;
+        let steps_of_list = prefix.matches('.').count();
+        let checked = check_single(&full, &steps[steps_of_list..]);
+        self.checked(checked)?;
+
+        Some(ListMember {
+            slot: self.insert(&full, &steps, role)?,
+            steps,
+            path: full.text,
         })
     }
 
@@ -416,6 +455,7 @@ impl<'a> Planner<'a> {
             None => None,
         };
         let text = number.unwrap_or_else(|| text.to_owned());
+
         if step.scalar.is_some_and(Scalar::is_number) && text.parse::<i128>().is_err() {
             let accepted = match &step.names {
                 Some(names) => names
@@ -430,6 +470,7 @@ impl<'a> Planner<'a> {
             );
             return None;
         }
+
         Some(text.into_bytes().into())
     }
 

@@ -32,6 +32,7 @@ fn walk<'a>(
             skip_field(wire, number, &mut body, DecodeContext::default()).map_err(|_| Malformed)?;
             continue;
         };
+
         match &field.content {
             RequestContent::Node(child) if wire == WireType::LengthDelimited => {
                 let inner = delimited(&mut body)?;
@@ -82,8 +83,8 @@ impl Scalar {
 
 #[inline]
 fn delimited<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
-    let length = decode_varint(body).map_err(|_| Malformed)?;
-    let length = usize::try_from(length).map_err(|_| Malformed)?;
+    let sent_length = decode_varint(body).map_err(|_| Malformed)?;
+    let length = usize::try_from(sent_length).map_err(|_| Malformed)?;
     let (inner, rest) = body.split_at_checked(length).ok_or(Malformed)?;
     *body = rest;
     Ok(inner)
@@ -99,6 +100,7 @@ fn scalar<'a>(scalar: Scalar, wire: WireType, body: &mut &'a [u8]) -> Result<Val
     if wire != scalar.wire() {
         return Err(Malformed);
     }
+
     Ok(match scalar {
         Scalar::Text => Value::Bytes(delimited(body)?),
         Scalar::Fixed32 => Value::Uint(body.try_get_u32_le().map_err(|_| Malformed)?.into()),

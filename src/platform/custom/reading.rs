@@ -59,8 +59,11 @@ impl<'r, 'a> Reading<'r, 'a> {
 
     /// Whether a node has a value of which the body, or an entry of the id list, has one.
     pub fn has_single(&self, node: &MessageNode) -> bool {
-        let is_single = |slot: &usize| matches!(self.plan.roles[*slot], Role::Single);
-        node.splits_entry || node.slots.iter().any(is_single)
+        node.splits_entry
+            || node
+                .slots
+                .iter()
+                .any(|slot| matches!(self.plan.roles[*slot], Role::Single))
     }
 
     /// Clears the slots under a node, as a new element of a list begins.
@@ -94,10 +97,12 @@ impl<'r, 'a> Reading<'r, 'a> {
             Role::Id { field, path } => self.add_id(path, *field, value),
             Role::Listed => {
                 if let Some(list) = &plan.list {
-                    let (mut kind_digits, mut secure_digits) = (Digits::new(), Digits::new());
+                    let mut kind_digits = Digits::new();
+                    let mut secure_digits = Digits::new();
                     let kind = self.values[list.kind].text(&mut kind_digits);
                     let secure = self.value(list.secure).text(&mut secure_digits);
                     let path = &*list.path;
+
                     if let Some(field) = list.field(kind, secure) {
                         self.add_id(path, field, value);
                     } else {
@@ -161,6 +166,7 @@ impl<'r, 'a> Reading<'r, 'a> {
         if is_empty {
             return Ok(());
         }
+
         match &mut self.read.asked {
             AskedList::Named(asked) if asked.len() < MAX_ASKED => {
                 asked.push(Asked {
@@ -184,6 +190,17 @@ fn caid_of(value: Value<'_>) -> Value<'_> {
     }
 }
 
+const CAID_LENGTH: usize = 32;
+
+/// All digits of a CAID may be decimal, so its length alone tells it from a version.
+fn is_caid(part: &[u8]) -> bool {
+    part.len() == CAID_LENGTH && part.iter().all(u8::is_ascii_hexdigit)
+}
+
+fn is_caid_version(part: &[u8]) -> bool {
+    part.len() < CAID_LENGTH && part.iter().all(u8::is_ascii_digit)
+}
+
 /// A CAID without its version, a number before or after it, parted by a character such as `_`.
 fn without_version(text: &[u8]) -> &[u8] {
     let trimmed = trim(text);
@@ -196,12 +213,9 @@ fn without_version(text: &[u8]) -> &[u8] {
     let first = &trimmed[..end];
     let second = &trimmed[end + 1..];
 
-    // All digits of a CAID may be decimal.
-    let is_caid = |part: &[u8]| part.len() == 32 && part.iter().all(u8::is_ascii_hexdigit);
-    let is_version = |part: &[u8]| part.len() < 32 && part.iter().all(u8::is_ascii_digit);
-    if is_caid(first) && is_version(second) {
+    if is_caid(first) && is_caid_version(second) {
         first
-    } else if is_version(first) && is_caid(second) {
+    } else if is_caid_version(first) && is_caid(second) {
         second
     } else {
         text

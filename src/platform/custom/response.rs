@@ -81,7 +81,8 @@ impl Response {
         schema: &Schema,
         mapping: &ResponseConfig,
         ids: &[&[u8]],
-        (values, tags): (&[BidValue], &[Tag]),
+        values: &[BidValue],
+        tags: &[Tag],
         mistakes: &mut Vec<Mistake>,
     ) -> Self {
         let message = schema.response();
@@ -189,6 +190,7 @@ impl Compiler<'_> {
         content: impl FnOnce(&Schema, &Named, &PathStep) -> Result<AnswerContent, Mistake>,
     ) {
         let Some(named) = named else { return };
+
         let added = resolve(message, named, end).and_then(|steps| {
             check_single(named, &steps)?;
             let (step, above) = steps.split_last().expect("a path has at least one name");
@@ -302,6 +304,7 @@ impl Compiler<'_> {
         let Some(named) = &mapping.accepted_ids else {
             return;
         };
+
         let resolved = resolve(self.schema.response(), named, End::Value);
         let inserted = resolved.and_then(|steps| {
             let (step, above) = steps.split_last().expect("a path has at least one name");
@@ -357,7 +360,6 @@ fn insert(
     step: &PathStep,
     content: AnswerContent,
 ) -> Result<(), Mistake> {
-    let twice = || Err(named.mistake("it is mapped twice", "a field of its own for each"));
     for parent in above {
         let index = fields
             .iter()
@@ -369,14 +371,19 @@ fn insert(
             });
         match &mut fields[index].content {
             AnswerContent::Message(inner) => fields = inner,
-            _ => return twice(),
+            _ => return Err(mapped_twice(named)),
         }
     }
+
     if fields.iter().any(|field| field.name == step.name) {
-        return twice();
+        return Err(mapped_twice(named));
     }
     fields.push(AnswerField::of(step, content));
     Ok(())
+}
+
+fn mapped_twice(named: &Named) -> Mistake {
+    named.mistake("it is mapped twice", "a field of its own for each")
 }
 
 /// Orders protobuf fields by number; JSON fields keep the order in which they were compiled.
@@ -398,22 +405,22 @@ fn required(
 ) {
     for field in message.fields() {
         let mapped = fields.iter().find(|mapped| mapped.number == field.number());
-        match mapped.map(|mapped| &mapped.content) {
-            None if field.is_required() => {
-                let found = format!("maps nothing to {}.{}", message.name(), field.name());
-                let accepted = "a mapping of every required field".to_owned();
-                mistakes.push(Mistake {
-                    location: mapping.location.clone(),
-                    found,
-                    accepted,
-                });
-            }
-            Some(AnswerContent::Message(inner) | AnswerContent::Verdicts { fields: inner, .. }) => {
-                if let Some(message) = field.kind().as_message() {
-                    required(message, inner, mapping, mistakes);
-                }
-            }
-            _ => {}
+        let content = mapped.map(|mapped| &mapped.content);
+
+        if content.is_none() && field.is_required() {
+            let found = format!("maps nothing to {}.{}", message.name(), field.name());
+            let accepted = "a mapping of every required field".to_owned();
+            mistakes.push(Mistake {
+                location: mapping.location.clone(),
+                found,
+                accepted,
+            });
+        }
+        if let Some(AnswerContent::Message(inner) | AnswerContent::Verdicts { fields: inner, .. }) =
+            content
+            && let Some(message) = field.kind().as_message()
+        {
+            required(message, inner, mapping, mistakes);
         }
     }
 }

@@ -125,32 +125,47 @@ pub fn compile(path: &Path) -> Result<DescriptorPool, String> {
     let name = path
         .file_name()
         .ok_or_else(|| "is not a file name".to_owned())?;
+
     let compiled = protox::Compiler::new([folder]).and_then(|mut compiler| {
         compiler
             .include_imports(true)
             .open_file(folder.join(name))?;
         Ok(compiler.file_descriptor_set())
     });
-    let files =
-        compiled.map_err(
-            |error| match error.is_file_not_found() && error.file().is_none() {
-                true => "there is no such file".to_owned(),
-                false => format!("{error:?}").replace('\n', "; "),
-            },
-        )?;
+    let files = compiled.map_err(|error| {
+        if error.is_file_not_found() && error.file().is_none() {
+            "there is no such file".to_owned()
+        } else {
+            format!("{error:?}").replace('\n', "; ")
+        }
+    })?;
     // The compiler's own pool lacks the options, so no list is packed in it.
     DescriptorPool::from_file_descriptor_set(files).map_err(|error| error.to_string())
 }
 
 /// The full names of a pool's messages, without Google's well-known ones.
 fn messages(pool: &DescriptorPool) -> Vec<String> {
-    let is_own = |message: &MessageDescriptor| {
-        message.package_name() != "google.protobuf" && !message.is_map_entry()
-    };
-    pool.all_messages()
-        .filter(is_own)
-        .map(|message| message.full_name().to_owned())
-        .collect()
+    let mut names = Vec::new();
+    for message in pool.all_messages() {
+        if message.package_name() != "google.protobuf" && !message.is_map_entry() {
+            names.push(message.full_name().to_owned());
+        }
+    }
+    names
+}
+
+fn message_named(
+    pool: &DescriptorPool,
+    named: Option<&Named>,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<MessageDescriptor> {
+    let named = named?;
+    let message = pool.get_message_by_name(&named.text);
+    if message.is_none() {
+        let accepted = messages(pool).join(", ");
+        mistakes.push(named.mistake("there is no such message", &accepted));
+    }
+    message
 }
 
 impl Schema {
@@ -159,23 +174,19 @@ impl Schema {
         if config.body? != BodyFormat::Protobuf {
             return Some(Self::Json);
         }
+
         let proto = config.proto.as_ref()?;
-        let compiled = compile(&config.proto_path);
-        let compiled = compiled.map_err(|why| proto.mistake(&why, "a .proto file that compiles"));
-        let pool = compiled.map_err(|mistake| mistakes.push(mistake)).ok()?;
-        let mut message = |named: &Option<Named>| {
-            let named = named.as_ref()?;
-            let message = pool.get_message_by_name(&named.text);
-            if message.is_none() {
-                let accepted = messages(&pool).join(", ");
-                mistakes.push(named.mistake("there is no such message", &accepted));
+        let pool = match compile(&config.proto_path) {
+            Ok(pool) => pool,
+            Err(why) => {
+                mistakes.push(proto.mistake(&why, "a .proto file that compiles"));
+                return None;
             }
-            message
         };
-        let (request, response) = (
-            message(&config.request_message),
-            message(&config.response_message),
-        );
+
+        // Both before either is missed, so that the mistakes of both are reported.
+        let request = message_named(&pool, config.request_message.as_ref(), mistakes);
+        let response = message_named(&pool, config.response_message.as_ref(), mistakes);
         Some(Self::Protobuf {
             request: request?,
             response: response?,
@@ -226,6 +237,7 @@ pub fn resolve(
         let accepted = format!("at most {MAX_DEPTH} names separated by dots, such as device.imei");
         return Err(named.mistake("is not a path", &accepted));
     }
+
     let mut message = message.cloned();
     let mut steps = Vec::with_capacity(segments.len());
     for (index, segment) in segments.iter().enumerate() {
@@ -239,6 +251,7 @@ pub fn resolve(
             let why = format!("{} has no field {segment:?}", parent.name());
             return Err(named.mistake(&why, &names(&parent)));
         };
+
         let label = format!("{}.{segment}", parent.name());
         let kind = field.kind();
         message = kind.as_message().cloned();
@@ -254,6 +267,7 @@ pub fn resolve(
             };
             return Err(named.mistake(&format!("{label} is a {what}"), &names(&parent)));
         }
+
         match (&message, holds_value) {
             (Some(message), true) => {
                 let why = format!("{label} is a message");
@@ -353,10 +367,12 @@ pub fn check_amounts(
     if !scalar.is_float() {
         check_number(named, schema, std::slice::from_ref(step))?;
     }
+
     if step.is_required {
         let why = format!("{} is required, and a bid may have no value", step.label);
         return Err(named.mistake(&why, "an optional field"));
     }
+
     let is_whole = scalar.is_number();
     match numbers.find(|number| is_whole && !scalar.holds_whole(*number)) {
         Some(number) => Err(named.mistake(
@@ -377,17 +393,22 @@ pub fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<(), Mis
 }
 
 /// The strategy ids that are not canonical numbers within a range, and the accepted ones.
-fn unfit_ids((least, greatest): (i128, i128), ids: &[&[u8]]) -> Option<(String, String)> {
-    let fits = |id: &[u8]| {
-        canonical_integer_of(id).is_some_and(|number| (least..=greatest).contains(&number))
-    };
-    let unfit = ids.iter().filter(|id| !fits(id));
-    let unfit: Vec<String> = unfit
-        .map(|id| format!("{:?}", String::from_utf8_lossy(id)))
-        .collect();
+fn unfit_ids(range: (i128, i128), ids: &[&[u8]]) -> Option<(String, String)> {
+    let (least, greatest) = range;
+    let mut unfit = Vec::new();
+    for id in ids {
+        let number = canonical_integer_of(id);
+        if !number.is_some_and(|number| (least..=greatest).contains(&number)) {
+            unfit.push(format!("{:?}", String::from_utf8_lossy(id)));
+        }
+    }
+    if unfit.is_empty() {
+        return None;
+    }
+
     let accepted =
         format!("strategy ids from {least} to {greatest}, without a plus or leading zeros");
-    (!unfit.is_empty()).then(|| (format!("strategy {}", unfit.join(", ")), accepted))
+    Some((format!("strategy {}", unfit.join(", ")), accepted))
 }
 
 fn names(message: &MessageDescriptor) -> String {
@@ -410,6 +431,7 @@ const fn scalar(kind: &Kind) -> Option<Scalar> {
         Kind::Fixed64 => Scalar::Fixed64,
         Kind::Sfixed32 => Scalar::Sfixed32,
         Kind::Sfixed64 => Scalar::Sfixed64,
+
         Kind::Bool => Scalar::Bool,
         Kind::Enum(_) => Scalar::Enum,
         Kind::String | Kind::Bytes => Scalar::Text,

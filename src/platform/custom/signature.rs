@@ -54,6 +54,7 @@ impl Signature {
         if config.mode == SignatureMode::Off {
             return None;
         }
+
         let template = template::compile(planner, &config.template, is_form);
         if let Some(parts) = &template
             && config.algorithm != Algorithm::HmacSha256
@@ -61,6 +62,7 @@ impl Signature {
         {
             planner.mistake(template::without_secret(&config.template));
         }
+
         let source = Source::compile(planner, &config.source);
         if let (Some(parts), Some(source)) = (&template, &source)
             && let Some(why) = template::signs_itself(parts, source)
@@ -71,6 +73,7 @@ impl Signature {
                     .mistake(why, "a source that the template does not sign"),
             );
         }
+
         let timestamp = config.timestamp.as_ref().and_then(|named| {
             Some(Timestamp {
                 source: Source::compile(planner, named)?,
@@ -84,6 +87,7 @@ impl Signature {
             let why = "it is not signed: any sender could change it";
             planner.mistake(named.mistake(why, "a location that the template contains"));
         }
+
         Some(Self {
             is_observed: config.mode == SignatureMode::Observe,
             algorithm: config.algorithm,
@@ -131,6 +135,7 @@ impl Signature {
         if !is_right {
             return Err(Failure::BadSignature);
         }
+
         let Some(timestamp) = &self.timestamp else {
             return Ok(());
         };
@@ -138,6 +143,7 @@ impl Signature {
             .source
             .with(reading, head, integer_of)
             .ok_or(Failure::BadTimestamp)?;
+
         let (now, time) = if time < LEAST_MILLISECONDS {
             (i128::from(now().as_secs()) * 1000, time * 1000)
         } else {
@@ -171,6 +177,7 @@ impl Signature {
                 }
             }
         };
+
         match self.algorithm {
             Algorithm::Md5 => is_text_of(&digest::<Md5>(feed), signature),
             Algorithm::Sha256 => is_text_of(&digest::<Sha256>(feed), signature),
@@ -215,12 +222,12 @@ fn is_base64_of(digest: &[u8], signature: &[u8]) -> Choice {
 
 /// Whether the signature is the digest in hex, of either case.
 fn is_hex_of(digest: &[u8], signature: &[u8]) -> Choice {
-    let mut expected = [0; 64];
-    let expected = &mut expected[..2 * digest.len()];
+    let mut expected_digits = [0; 64];
+    let expected = &mut expected_digits[..2 * digest.len()];
     const_hex::encode_to_slice(digest, expected).expect("the buffer holds two digits per byte");
 
-    let mut found = [0; 64];
-    let found = &mut found[..expected.len()];
+    let mut found_digits = [0; 64];
+    let found = &mut found_digits[..expected.len()];
     if signature.len() != found.len() {
         return Choice::from(0);
     }

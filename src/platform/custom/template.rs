@@ -69,6 +69,7 @@ impl Source {
                 }
             };
         }
+
         if let Some(name) = named.text.strip_prefix("query:") {
             if name.is_empty() {
                 planner.mistake(named.mistake("is not a parameter name", SOURCES));
@@ -76,6 +77,7 @@ impl Source {
             }
             return Some(Self::Query(name.to_owned()));
         }
+
         let path = named
             .text
             .strip_prefix("body:")
@@ -134,11 +136,13 @@ pub fn feed_parameters(
         Source::Body { path: name, .. } | Source::Query(name) => Some(name),
         Source::Header(_) => None,
     };
+
     let all = form::parameters(head.query.unwrap_or_default().as_bytes(), body);
     let mut signed: Vec<_> = all
         .filter(|(name, value)| Some(&**name) != own.map(String::as_str) && !value.is_empty())
         .collect();
     signed.sort();
+
     for (name, value) in signed {
         update(name.as_bytes());
         update(value.as_bytes());
@@ -176,27 +180,30 @@ pub fn compile(planner: &mut Planner<'_>, template: &Named, is_form: bool) -> Op
             return None;
         }
     };
-    let part = |(is_name, text): (bool, String)| match text.as_str() {
-        _ if !is_name => Some(Part::Literal(text)),
-        "secret" => Some(Part::Secret),
-        "body" => Some(Part::Body),
-        "parameters" if is_form => Some(Part::Parameters),
-        name if OF_REQUESTS.contains(&name) => {
-            let found = format!("{{{name}}} is no part of a request that can be signed");
-            let accepted = format!("{PLACEHOLDERS}; {{body:{name}}} is a field of the body");
-            planner.mistake(unquoted(template, &found, &accepted));
-            None
-        }
-        _ => {
-            let named = Named {
-                location: template.location.clone(),
-                text,
-            };
-            Source::compile(planner, &named).map(Part::Value)
-        }
-    };
+
     // Collected first, so that every mistake is reported.
-    let parts: Vec<Option<Part>> = words.into_iter().map(part).collect();
+    let mut parts: Vec<Option<Part>> = Vec::with_capacity(words.len());
+    for (is_name, text) in words {
+        parts.push(match text.as_str() {
+            _ if !is_name => Some(Part::Literal(text)),
+            "secret" => Some(Part::Secret),
+            "body" => Some(Part::Body),
+            "parameters" if is_form => Some(Part::Parameters),
+            name if OF_REQUESTS.contains(&name) => {
+                let found = format!("{{{name}}} is no part of a request that can be signed");
+                let accepted = format!("{PLACEHOLDERS}; {{body:{name}}} is a field of the body");
+                planner.mistake(unquoted(template, &found, &accepted));
+                None
+            }
+            _ => {
+                let named = Named {
+                    location: template.location.clone(),
+                    text,
+                };
+                Source::compile(planner, &named).map(Part::Value)
+            }
+        });
+    }
     parts.into_iter().collect()
 }
 
@@ -205,6 +212,7 @@ fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
     let mut words = Vec::new();
     let mut literal = String::new();
     let mut rest = template;
+
     while let Some(index) = rest.find(['{', '}']) {
         literal.push_str(&rest[..index]);
         let brace = &rest[index..=index];
@@ -223,6 +231,7 @@ fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
             rest = after;
         }
     }
+
     literal.push_str(rest);
     if !literal.is_empty() {
         words.push((false, literal));

@@ -24,22 +24,23 @@ impl TargetValue {
         reason = "single precision on the wire"
     )]
     pub fn new(value: &BidValue) -> Option<Self> {
-        let factor = |key| value.get(key).map(|factor| factor as f32);
+        let factor = value.get(ValueKey::Weight);
+        let cpc_factor = value.get(ValueKey::CpcFactor);
         let info = TargetInfo {
             cpc_price: value.price(ValueKey::CpcPrice),
             cpa_price: value.price(ValueKey::CpaPrice),
-            user_weight_factor: factor(ValueKey::Weight),
-            cpc_factor: factor(ValueKey::CpcFactor),
+            user_weight_factor: factor.map(|factor| factor as f32),
+            cpc_factor: cpc_factor.map(|factor| factor as f32),
             ..TargetInfo::default()
         };
         if info == TargetInfo::default() {
             return None;
         }
-        let (cpc_price, cpa_price) = (info.cpc_price, info.cpa_price);
+
         Some(Self {
+            cpc_price: info.cpc_price,
+            cpa_price: info.cpa_price,
             target_info: info.encode_to_vec().into(),
-            cpc_price,
-            cpa_price,
         })
     }
 }

@@ -100,6 +100,7 @@ impl<'a> Device<'a> {
                 14 => self.openids.push(openid(field.bytes()?)?),
                 _ => field.skip()?,
             }
+
             Ok(())
         })
     }

@@ -52,6 +52,7 @@ fn member(
                 true
             });
         }
+
         AnswerContent::Strategy(_) => match verdict {
             Some(verdict) => string(verdict.strategy.text(&mut Digits::new()), out),
             None => return false,
@@ -71,6 +72,7 @@ fn member(
             Some(tag) => string(tag, out),
             None => return false,
         },
+
         AnswerContent::Accepted { .. } => list(answer.accepted.iter(), out, |strategy, out| {
             string(strategy, out);
             true
@@ -85,6 +87,7 @@ fn member(
             None => return false,
         },
     }
+
     true
 }
 

@@ -16,15 +16,11 @@ pub fn message(
     verdict: Option<&StrategyAnswer<'_, '_>>,
     out: &mut Vec<u8>,
 ) -> bool {
-    for AnswerField {
-        number,
-        is_required,
-        content,
-        ..
-    } in fields
-    {
-        let (number, is_required) = (*number, *is_required);
-        match content {
+    for field in fields {
+        let number = field.number;
+        let is_required = field.is_required;
+
+        match &field.content {
             // An optional message without values is omitted, even if it has required fields.
             AnswerContent::Message(fields) if !is_required && !has_values(fields, answer) => {}
             AnswerContent::Message(fields) => {
@@ -63,6 +59,7 @@ pub fn message(
                     }
                 }
             }
+
             AnswerContent::Strategy(scalar) => {
                 if !verdict.is_some_and(|verdict| strategy(number, *scalar, verdict.strategy, out))
                 {
@@ -85,6 +82,7 @@ pub fn message(
                 None if is_required => empty(number, *scalar, out),
                 None => {}
             },
+
             AnswerContent::Accepted {
                 scalar,
                 is_packed: true,
@@ -148,6 +146,7 @@ fn has_values(fields: &[AnswerField], answer: &AnswerValues<'_, '_>) -> bool {
             .verdicts
             .iter()
             .any(|verdict| verdict.is_accepted || !is_of_bids),
+
         AnswerContent::Accepted { .. } | AnswerContent::FirstAccepted(_) => {
             !answer.accepted.is_empty()
         }
@@ -158,10 +157,11 @@ fn has_values(fields: &[AnswerField], answer: &AnswerValues<'_, '_>) -> bool {
 
 /// Writes an empty string, or 0.
 fn empty(number: u32, scalar: Scalar, out: &mut Vec<u8>) {
-    match scalar.is_number() {
-        true => integer(number, scalar, 0, out),
-        false => value(number, scalar, &Value::Absent, out),
-    };
+    if scalar.is_number() {
+        integer(number, scalar, 0, out);
+    } else {
+        value(number, scalar, &Value::Absent, out);
+    }
 }
 
 /// Writes a strategy; false if the field is a number and the strategy is not a canonical one.
@@ -180,12 +180,14 @@ fn delimited(
     write: impl FnOnce(&mut Vec<u8>) -> bool,
 ) -> Option<usize> {
     encode_key(number, prost::encoding::WireType::LengthDelimited, out);
+
     let offset = out.len();
     // One byte is usually enough; a longer length shifts the content.
     out.push(0);
     if !write(out) {
         return None;
     }
+
     let length = out.len() - offset - 1;
     match u8::try_from(length) {
         Ok(short) if short < 0x80 => out[offset] = short,
