@@ -67,10 +67,12 @@ impl<'r> LoggedRequest<'r> {
                 Some(ids)
             }
         };
+
         let request_id = match &read.request_id {
             Value::Absent => None,
             id => Some(text(id.text(&mut numbers.request_id))),
         };
+
         Self {
             request_id,
             asked,

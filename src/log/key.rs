@@ -28,10 +28,11 @@ impl LogKey {
     /// The secret of these bytes.
     pub fn new(secret: &[u8]) -> Self {
         let mac = Hmac::<Sha256>::new_from_slice(secret).expect("any length is a key");
-        let of = |text: &str| mac.clone().chain_update(text).finalize().into_bytes();
-        let salt = of("sample");
-        let salt = u64::from_le_bytes(salt[..8].try_into().expect("8 bytes"));
-        let id = const_hex::encode(&Sha256::digest(of("id"))[..4]);
+
+        let of_sample = mac.clone().chain_update("sample").finalize().into_bytes();
+        let salt = u64::from_le_bytes(of_sample[..8].try_into().expect("8 bytes"));
+        let of_id = mac.clone().chain_update("id").finalize().into_bytes();
+        let id = const_hex::encode(&Sha256::digest(of_id)[..4]);
         Self { mac, salt, id }
     }
 

@@ -37,17 +37,22 @@ pub struct LogFilter {
     request_ids: Vec<String>,
     has_raw: bool,
 }
+fn has_word(words: &[String], word: &str) -> bool {
+    words.iter().any(|named| named == word)
+}
 
 impl LogFilter {
     pub fn new(config: &LogConfig) -> Self {
-        let is_named = |word: &str| config.always.iter().any(|named| named == word);
-        let reasons = Reason::ALL.map(|reason| is_named(reason.as_str()));
-        let failures = Failure::ALL.map(|it| is_named(ANY_FAILURE) || is_named(it.as_str()));
+        let always = &config.always;
+        let has_any = has_word(always, ANY_FAILURE);
+        let reasons = Reason::ALL.map(|reason| has_word(always, reason.as_str()));
+        let failures = Failure::ALL.map(|it| has_any || has_word(always, it.as_str()));
+
         Self {
             sample: config.sample,
             threshold: threshold(config.sample),
             failures,
-            tolerated_failures: Failure::ALL.map(|it| is_named(it.as_str())),
+            tolerated_failures: Failure::ALL.map(|it| has_word(always, it.as_str())),
             has_reasons: reasons.contains(&true),
             reasons,
             request_ids: config.request_ids.clone(),
@@ -129,6 +134,7 @@ impl LogTap {
             record,
             number: 0,
         });
+
         Self {
             filter,
             key,

@@ -285,6 +285,7 @@ fn take(ring: &mut Consumer<u8>, record: &mut Vec<u8>) -> bool {
     size[first.len()..].copy_from_slice(second);
     length.commit_all();
     let size = u32::from_le_bytes(size) as usize;
+
     // A record is published as a whole.
     let bytes = ring.read_chunk(size).expect("a record follows its length");
     let (first, second) = bytes.as_slices();
@@ -339,14 +340,13 @@ impl Files {
             .root
             .join(folder::path_of(&self.pod, SystemTime::now(), random));
         if let Some(day) = path.parent() {
-            let io = |source| WriteError::Io {
-                path: day.to_owned(),
-                source,
-            };
             // Only the day: a folder that was lost, as a mount, would go on elsewhere.
             match std::fs::create_dir(day) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => created.map_err(io)?,
+                created => created.map_err(|source| WriteError::Io {
+                    path: day.to_owned(),
+                    source,
+                })?,
             }
         }
         LogFile::create(path, &self.pod)
@@ -396,6 +396,7 @@ impl Files {
     /// Removes files of killed processes. A file that is written grows within its age.
     fn remove_remains(&self) {
         let unwritten = 3 * self.config.max_age;
+
         match folder::remove_remains(&self.root, &self.pod, unwritten, self.open.as_ref()) {
             Ok(remains) if remains.files > 0 => {
                 let folder::Remains { files, bytes } = remains;

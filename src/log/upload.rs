@@ -48,6 +48,7 @@ impl Uploads {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+
         let is_directory = Folder::directory(&config.to).is_some();
         Ok(Self {
             folder: Folder::open(&config.to).map_err(std::io::Error::other)?,
@@ -147,14 +148,14 @@ impl Uploads {
 
     /// The files that wait, the oldest first. Those over the limit are deleted.
     fn within_spool(&self, spool: &Path) -> Result<Vec<PathBuf>, String> {
-        let io = |error: std::io::Error| error.to_string();
-        let mut files = closed(spool).map_err(io)?;
+        let mut files = closed(spool).map_err(text_of)?;
         files.retain(|file| origin_of(&file.to_string_lossy()).is_some());
         let mut sizes = Vec::with_capacity(files.len());
         let mut oldest = Duration::ZERO;
         for file in &files {
-            let found = std::fs::metadata(spool.join(file)).map_err(io)?;
-            let age = found.modified().map_err(io)?.elapsed().unwrap_or_default();
+            let found = std::fs::metadata(spool.join(file)).map_err(text_of)?;
+            let modified = found.modified().map_err(text_of)?;
+            let age = modified.elapsed().unwrap_or_default();
             oldest = oldest.max(age);
             sizes.push(found.len());
         }
@@ -174,7 +175,7 @@ impl Uploads {
                     0
                 }
             };
-            std::fs::remove_file(&path).map_err(io)?;
+            std::fs::remove_file(&path).map_err(text_of)?;
             self.metrics.dropped(LogDrop::Upload, rows);
             tracing::warn!(
                 rows,
@@ -224,6 +225,10 @@ impl Uploads {
     }
 }
 
+fn text_of(error: std::io::Error) -> String {
+    error.to_string()
+}
+
 /// Files of a log that are to be deleted. The newest file never is.
 struct Surplus {
     /// Those that are too old, and the oldest of those over the size of all.
@@ -238,14 +243,20 @@ struct NamedFile {
     began: SystemTime,
 }
 
+/// The age of a file that is from `time`; 0 if it is from the future.
+fn age_at(now: SystemTime, time: SystemTime) -> Duration {
+    now.duration_since(time).unwrap_or_default()
+}
+
 impl Surplus {
     fn of(files: Vec<FolderFile>, now: SystemTime, retention: Duration, max_size: u64) -> Self {
         let mut files = named(files);
         let trial = MOST_TRIAL.min(retention / 4);
-        let age = |time: SystemTime| now.duration_since(time).unwrap_or_default();
         // The time of the change is by the clock of the bucket.
-        let written = files.iter().map(|it| age(it.began.min(it.file.modified)));
-        let longest = written.filter(|age| *age < retention).max();
+        let ages = files
+            .iter()
+            .map(|it| age_at(now, it.began.min(it.file.modified)));
+        let longest = ages.filter(|age| *age < retention).max();
         let is_on_trial = longest.is_none_or(|age| age < trial);
 
         let mut total: u64 = files.iter().map(|it| it.file.bytes).sum();
@@ -255,7 +266,7 @@ impl Surplus {
         };
         files.pop();
         for NamedFile { file, began } in files {
-            let is_old = age(began) >= retention;
+            let is_old = age_at(now, began) >= retention;
             if total > max_size || is_old && !is_on_trial {
                 total -= file.bytes;
                 surplus.files.push(file);
