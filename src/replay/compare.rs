@@ -212,8 +212,8 @@ impl Comparer {
 
         let mut pairs: SmallVec<[[Side<'_>; 2]; 8]> = SmallVec::new();
         for after in sides_after {
-            let before = sides_before.iter().find(|it| it.strategy == after.strategy);
-            let before = before.copied().unwrap_or(Side::absent(after.strategy));
+            let found = sides_before.iter().find(|it| it.strategy == after.strategy);
+            let before = found.copied().unwrap_or(Side::absent(after.strategy));
             pairs.push([before, after]);
         }
         for before in sides_before {
@@ -253,11 +253,13 @@ impl Comparer {
             if *part == Assignment::Unknown {
                 continue;
             }
+
             let after = experiment.part_name(*part);
             let before = match &self.before {
                 Some(rules) => rules.bucket(&self.decided_before, &experiment.name),
                 None => logged_bucket(facts, &experiment.name),
             };
+
             if let Some(before) = before
                 && before != after
             {
@@ -273,24 +275,24 @@ impl Comparer {
 /// Whether a difference leaves the answer of a decision open.
 fn is_open(gap: &Unlogged, decided: &Decided, rules: &Rules, row: &RowDecisions) -> bool {
     let strategy: &Strategy = rules.strategy(decided);
-    let name = |index: usize| gap.names.get(index).map_or("", String::as_str);
+
     match gap.scope {
         Scope::All | Scope::Platform | Scope::Api => true,
         Scope::Cap => {
             let reason = decided.decision.reason;
             let is_capped = matches!(reason, Reason::Capped | Reason::NoLease);
-            rules.cap_of(strategy) == Some(name(0)) && (is_capped || decided.decision.is_bid())
+            rules.cap_of(strategy) == Some(gap.name(0)) && (is_capped || decided.decision.is_bid())
         }
         Scope::Audience => {
             let has_device = decided.decision.reason != Reason::NoDevice;
-            has_device && rules.reads_audience(strategy, name(0))
+            has_device && rules.reads_audience(strategy, gap.name(0))
         }
         Scope::Bucket => {
             let mut experiments = strategy.experiments.iter();
             experiments.any(|index| {
                 let experiment = &rules.experiments[*index];
                 let part = experiment.part_name(row.parts[*index]);
-                experiment.name == name(0) && part == name(1)
+                experiment.name == gap.name(0) && part == gap.name(1)
             })
         }
         Scope::Experiments => strategy.experiments.len() > 1,

@@ -82,21 +82,19 @@ struct Gap {
     times: u64,
 }
 
+fn share_of(part: f64, all: f64) -> f64 {
+    if part == 0.0 { 0.0 } else { part / all }
+}
+
 impl Report {
     pub(crate) fn new(files: usize, found: Comparison) -> Self {
-        let share = |part: f64| {
-            if part == 0.0 {
-                0.0
-            } else {
-                part / found.estimated
-            }
-        };
+        let estimated = found.estimated;
         let mut report = Self {
             files,
             counts: found.counts,
-            changed_share: share(found.estimated_changed),
-            shadow_changed_share: share(found.estimated_shadow_changed),
-            open_share: share(found.estimated_open),
+            changed_share: share_of(found.estimated_changed, estimated),
+            shadow_changed_share: share_of(found.estimated_shadow_changed, estimated),
+            open_share: share_of(found.estimated_open, estimated),
             times: found.times,
             configs: Vec::new(),
             strategies: Vec::new(),

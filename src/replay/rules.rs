@@ -291,8 +291,10 @@ impl Rules {
         let Some(leaf) = self.strategy(decided).deciding(decided.decision, &facts) else {
             return String::new();
         };
-        let name = |audience: usize| self.audiences[audience].clone();
-        leaf.to_text(&name, &self.experiments)
+        leaf.to_text(
+            &|audience| self.audiences[audience].clone(),
+            &self.experiments,
+        )
     }
 
     /// The facts of a row, without the schedules. An audience that the row lacks was not asked.

@@ -58,7 +58,10 @@ impl Replay {
         let mut files = Vec::new();
         for path in paths {
             let found = if path.is_dir() {
-                files_in(path)?
+                files_in(path).map_err(|source| ReplayError::Folder {
+                    path: path.clone(),
+                    source,
+                })?
             } else {
                 vec![path.clone()]
             };
@@ -98,20 +101,16 @@ impl Replay {
         progress: impl Fn(u64) + Sync,
     ) -> Result<Report, ReplayError> {
         let next_file = AtomicUsize::new(0);
-        let work = || {
-            let mut comparer = Comparer::new(after, before);
-            while let Some(file) = self.files.get(next_file.fetch_add(1, Ordering::Relaxed)) {
-                read_file(file, &mut comparer, &progress)?;
-            }
-            Ok::<_, ReplayError>(comparer.found)
-        };
 
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let mut all = Comparison::default();
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for _ in 0..count.min(self.files.len()) {
-                threads.push(scope.spawn(work));
+                threads.push(scope.spawn(|| {
+                    let comparer = Comparer::new(after, before);
+                    self.compare_next(&next_file, comparer, &progress)
+                }));
             }
             for thread in threads {
                 let found = thread
@@ -122,6 +121,19 @@ impl Replay {
             Ok::<_, ReplayError>(())
         })?;
         Ok(Report::new(self.files.len(), all))
+    }
+
+    /// Compares files, each the next that no thread has taken, until none is left.
+    fn compare_next(
+        &self,
+        next_file: &AtomicUsize,
+        mut comparer: Comparer,
+        progress: &impl Fn(u64),
+    ) -> Result<Comparison, ReplayError> {
+        while let Some(file) = self.files.get(next_file.fetch_add(1, Ordering::Relaxed)) {
+            read_file(file, &mut comparer, progress)?;
+        }
+        Ok(comparer.found)
     }
 }
 
@@ -147,17 +159,13 @@ fn read_file(
 }
 
 /// The files of a folder: those in its folders of days, and those in it.
-fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ReplayError> {
-    let failed = |source| ReplayError::Folder {
-        path: folder.to_owned(),
-        source,
-    };
+fn files_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for file in closed(folder).map_err(failed)? {
+    for file in closed(folder)? {
         files.push(folder.join(file));
     }
-    for file in std::fs::read_dir(folder).map_err(failed)? {
-        let file = file.map_err(failed)?.path();
+    for file in std::fs::read_dir(folder)? {
+        let file = file?.path();
         if file
             .extension()
             .is_some_and(|extension| extension == "parquet")
@@ -165,6 +173,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ReplayError> {
             files.push(file);
         }
     }
+
     files.sort_unstable();
     Ok(files)
 }

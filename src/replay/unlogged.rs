@@ -247,6 +247,13 @@ pub struct Unlogged {
     pub sentence: String,
 }
 
+impl Unlogged {
+    /// The name at `index`; empty if the entry has fewer.
+    pub fn name(&self, index: usize) -> &str {
+        self.names.get(index).map_or("", String::as_str)
+    }
+}
+
 /// Ids of a platform that name other strategies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RenamedIds {
@@ -358,16 +365,16 @@ fn is_key(key: &str, known: &str) -> bool {
     inner.is_empty() || is_map && inner.starts_with('.')
 }
 
+fn strategy_ids(platform: &Table) -> Table {
+    let ids = platform.get("strategies").and_then(Value::as_table);
+    ids.cloned().unwrap_or_default()
+}
+
 /// Ids that name another strategy than before. An id that only one of the platforms has is none if
 /// its strategy is the other's under no id: then the decision is there or not, as the id is.
 fn renamed_ids(new: &Table, old: &Table) -> BTreeSet<String> {
-    let empty = Table::new();
-    let of = |platform: &'_ Table| -> Table {
-        let ids = platform.get("strategies").and_then(Value::as_table);
-        ids.unwrap_or(&empty).clone()
-    };
-    let new = of(new);
-    let old = of(old);
+    let new = strategy_ids(new);
+    let old = strategy_ids(old);
 
     let mut renamed = BTreeSet::new();
     for id in new.keys().chain(old.keys()) {
