@@ -64,18 +64,20 @@ impl std::fmt::Debug for LogMetrics {
 impl Telemetry {
     /// The metrics of a decision log, which begin at zero.
     pub fn log_metrics(&self) -> LogMetrics {
-        let dropped = |(_, reason)| {
+        let dropped = LogDrop::ALL.map(|(_, reason)| {
             let counter = self.counter("rtad_log_dropped_rows_total", &[("reason", reason)]);
             counter.increment(0);
             counter
-        };
-        let failure = |step| self.counter("rtad_log_failures_total", &[("step", step)]);
+        });
+        let failures = ["write", "upload", "retention"]
+            .map(|step| self.counter("rtad_log_failures_total", &[("step", step)]));
+
         LogMetrics {
             rows: self.counter("rtad_log_rows_total", &[]),
             bytes: self.counter("rtad_log_bytes_total", &[]),
-            dropped: LogDrop::ALL.map(dropped),
+            dropped,
             deleted: self.counter("rtad_log_deleted_files_total", &[]),
-            failures: ["write", "upload", "retention"].map(failure),
+            failures,
             open_age: self.gauge("rtad_log_open_file_age_seconds", &[]),
             waiting: self.gauge("rtad_log_waiting_files", &[]),
             upload_lag: self.gauge("rtad_log_upload_lag_seconds", &[]),

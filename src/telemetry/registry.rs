@@ -119,7 +119,10 @@ impl Telemetry {
 
     /// Counters of a strategy's decisions about the devices of a bucket.
     pub fn buckets(&self, strategy: &str, experiment: &str, bucket: &str) -> BucketCounters {
-        let new = || {
+        let key = [strategy, experiment, bucket].map(str::to_owned);
+
+        let mut labeled = self.labeled.lock();
+        let counters = labeled.buckets.entry(key).or_insert_with(|| {
             BucketCounters::new(|decision| {
                 let labels = [
                     ("strategy", strategy),
@@ -129,14 +132,8 @@ impl Telemetry {
                 ];
                 self.counter("rtad_bucket_decisions_total", &labels)
             })
-        };
-        let key = [strategy, experiment, bucket].map(str::to_owned);
-        self.labeled
-            .lock()
-            .buckets
-            .entry(key)
-            .or_insert_with(new)
-            .clone()
+        });
+        counters.clone()
     }
 
     /// Counter of a strategy's bids with the value of a row, counted from 0.
@@ -150,14 +147,14 @@ impl Telemetry {
             ("experiment", &conditions.experiment),
             ("bucket", &conditions.bucket),
         ];
-        let new = || PlainCounter::new(self.counter("rtad_bid_values_total", &labels));
         let key = (strategy.to_owned(), row, conditions.clone());
-        self.labeled
-            .lock()
+
+        let mut labeled = self.labeled.lock();
+        let counter = labeled
             .values
             .entry(key)
-            .or_insert_with(new)
-            .clone()
+            .or_insert_with(|| PlainCounter::new(self.counter("rtad_bid_values_total", &labels)));
+        counter.clone()
     }
 
     /// Counters of a platform's ids of one kind.
@@ -187,16 +184,13 @@ impl Telemetry {
         causes: [&'static str; N],
     ) -> [PlainCounter; N] {
         causes.map(|cause| {
-            let new = || {
+            let key = (platform.to_owned(), cause);
+            let mut labeled = self.labeled.lock();
+            let counter = labeled.failures.entry(key).or_insert_with(|| {
                 let labels = [("platform", platform), ("cause", cause)];
                 PlainCounter::new(self.counter("rtad_platform_failures_total", &labels))
-            };
-            let mut labeled = self.labeled.lock();
-            labeled
-                .failures
-                .entry((platform.to_owned(), cause))
-                .or_insert_with(new)
-                .clone()
+            });
+            counter.clone()
         })
     }
 
@@ -282,14 +276,15 @@ impl Telemetry {
         self.exporter
             .histogram(SYNC_SECONDS, owned(&[("audience", audience)]))
             .record(duration);
+
         if let "ok" | "unchanged" = result {
             let began = SystemTime::now() - duration;
-            let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let caught_up = began.duration_since(UNIX_EPOCH).unwrap_or_default();
             self.gauge(
                 "rtad_sync_caught_up_timestamp_seconds",
                 &[("audience", audience)],
             )
-            .set(began.as_secs_f64());
+            .set(caught_up.as_secs_f64());
         }
     }
 
@@ -320,11 +315,12 @@ impl Telemetry {
             self.gauge("rtad_buffered_bytes", &[])
                 .set(room.taken_bytes() as f64);
         }
+
         let labeled = self.labeled.lock();
-        let routes = || self.routes.iter().chain(labeled.platform_routes.values());
-        for route in routes() {
+        for route in self.all_routes(&labeled) {
             self.requests(&route.route, "200").absolute(route.ok());
         }
+
         for ((platform, strategy, is_shadow), counters) in &labeled.decisions {
             let name = if *is_shadow {
                 "rtad_shadow_decisions_total"
@@ -341,12 +337,16 @@ impl Telemetry {
                 self.counter(name, &labels)
             });
         }
-        labeled.buckets.values().for_each(BucketCounters::publish);
-        labeled
-            .values
-            .values()
-            .chain(labeled.failures.values())
-            .for_each(PlainCounter::publish);
+
+        for counters in labeled.buckets.values() {
+            counters.publish();
+        }
+        for counter in labeled.values.values() {
+            counter.publish();
+        }
+        for counter in labeled.failures.values() {
+            counter.publish();
+        }
         for ((platform, kind), counters) in &labeled.ids {
             counters.publish(|result| {
                 let labels = [
@@ -357,9 +357,17 @@ impl Telemetry {
                 self.counter("rtad_ids_total", &labels)
             });
         }
+
         let mut text = self.exporter.render();
-        requests::render(routes(), &mut text);
+        requests::render(self.all_routes(&labeled), &mut text);
         text
+    }
+
+    fn all_routes<'t>(
+        &'t self,
+        labeled: &'t LabeledCounters,
+    ) -> impl Iterator<Item = &'t RouteMetrics> {
+        self.routes.iter().chain(labeled.platform_routes.values())
     }
 }
 

@@ -106,6 +106,7 @@ pub fn render<'a>(routes: impl Iterator<Item = &'a RouteMetrics>, text: &mut Str
         "# HELP {DURATION} Time from a request's head to its answer's, by route\n\
          # TYPE {DURATION} histogram\n"
     );
+
     for RouteMetrics { route, counter } in routes {
         let mut count = 0;
         for (bucket, edge) in EDGES.iter().enumerate() {
@@ -116,6 +117,7 @@ pub fn render<'a>(routes: impl Iterator<Item = &'a RouteMetrics>, text: &mut Str
                 *edge as f64 / 1e9
             );
         }
+
         count += counter.sum(EDGES.len());
         let sum = counter.sum(NANOSECONDS) as f64 / 1e9;
         let _ = writeln!(

@@ -32,8 +32,9 @@ pub struct ShardedCounter<const N: usize>(Arc<[PerWorkerCounters<N>]>);
 
 impl<const N: usize> Default for ShardedCounter<N> {
     fn default() -> Self {
-        let slot = |_| PerWorkerCounters(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self((0..slots()).map(slot).collect())
+        let slots =
+            (0..slots()).map(|_| PerWorkerCounters(std::array::from_fn(|_| AtomicU64::new(0))));
+        Self(slots.collect())
     }
 }
 

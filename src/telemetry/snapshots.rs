@@ -12,8 +12,10 @@ impl Telemetry {
         let manifest = snapshot.manifest();
         let overlay = snapshot.overlay();
         // NaN for a ribbon filter, which has no fill.
-        let fill = manifest.fill_ratio();
-        let fill = fill.map_or([f64::NAN; 3], |fill| [fill.min, fill.mean, fill.max]);
+        let fill = manifest
+            .fill_ratio()
+            .map_or([f64::NAN; 3], |fill| [fill.min, fill.mean, fill.max]);
+
         let values = [
             manifest.generation() as f64,
             manifest.keys() as f64,
@@ -33,6 +35,7 @@ impl Telemetry {
                 .appended_unix_seconds()
                 .map_or(f64::NAN, |seconds| seconds as f64),
         ];
+
         let keys = overlay.keys().map(|keys| keys as f64);
         self.set_snapshot(manifest.audience().as_str(), values, fill, keys);
     }
@@ -106,6 +109,7 @@ impl Telemetry {
             "rtad_deltas",
             "rtad_delta_appended_timestamp_seconds",
         ];
+
         for (name, value) in NAMES.into_iter().zip(values) {
             self.gauge(name, &[("audience", audience)]).set(value);
         }
