@@ -73,7 +73,8 @@ const COMMANDS: usize = 4;
 pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
     let store = open_store(&assembly.config)?;
     warn_of(&assembly);
-    let (plan, config) = (assembly.plan(), assembly.config);
+    let plan = assembly.plan();
+    let config = assembly.config;
     let Sockets {
         decision,
         admin,
@@ -91,7 +92,8 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
     let sync = Syncer::new(store, plan, shared.clone()).with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
-    let (server, store_url) = (config.server.clone(), config.store.url.clone());
+    let server = config.server.clone();
+    let store_url = config.store.url.clone();
     let log = start_log(&config, &shared.telemetry)?;
     let reloader = Reloader::new(config, reread, commands.clone(), telemetry, log.clone());
     let parts = SharedParts {
@@ -106,6 +108,7 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
     let priority = Arc::new(Priority::default());
     let threads = Threads::default();
     let first_poll = start_sync(&threads, sync, received, &priority)?;
+
     let caps = Arc::clone(&parts.shared.caps);
     threads.spawn("caps", None, async move || caps.run().await)?;
     let admin_address = start_admin_port(&threads, &parts, admin, metrics, max_connections)?;
@@ -114,11 +117,13 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
         store = store_url,
         "admin port listens; loading the first snapshots"
     );
+
     // Fails only if the sync thread is gone, and then there is nothing to wait for.
     let _ = first_poll.await;
     // The first requests may come now, so loading must not delay them.
     priority.lower();
     log_api_access(&parts.server, &parts.serving.load());
+
     let (phase, phases) = watch::channel(Phase::Serving);
     let port = open_decision_port(&parts, max_connections, decision, phases)?;
 
@@ -143,9 +148,10 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
 ///
 /// [`StoreError`] if it cannot be used at all. Nothing is read yet.
 pub fn open_store(config: &Config) -> Result<Store, StoreError> {
-    let store = Store::open(&config.store.url)?;
-    let store = store.with_stall_timeout(config.store.stall_timeout);
-    Ok(store.with_public_keys(config.store.public_keys.clone()))
+    let store = Store::open(&config.store.url)?
+        .with_stall_timeout(config.store.stall_timeout)
+        .with_public_keys(config.store.public_keys.clone());
+    Ok(store)
 }
 
 /// Starts the decision log, if the configuration has one.
@@ -156,8 +162,8 @@ fn start_log(
     let Some(settings) = &config.log else {
         return Ok(None);
     };
-    let log = DecisionLog::start(settings.clone(), pod_name(), telemetry);
-    let log = log.map_err(StartError::Log)?;
+    let log =
+        DecisionLog::start(settings.clone(), pod_name(), telemetry).map_err(StartError::Log)?;
     log.add_config(config);
     Ok(Some(Arc::new(log)))
 }
@@ -317,17 +323,22 @@ fn start_admin_port(
     if let Some(metrics) = &metrics {
         tracing::info!(metrics_address = %metrics.address, "metrics port listens");
     }
+
     let limits = PortLimits {
         max_connections: MAX_ADMIN_CONNECTIONS,
         frees_idle: true,
         idle_timeout: parts.server.idle_timeout,
     };
     let app = Arc::new(parts.admin_app());
-    let hosts = OwnHosts::new("server.admin_hosts", parts.server.admin_hosts.clone());
-    let hosts = Arc::new(hosts);
+    let hosts = Arc::new(OwnHosts::new(
+        "server.admin_hosts",
+        parts.server.admin_hosts.clone(),
+    ));
     let telemetry = Arc::clone(&parts.shared.telemetry);
     telemetry.max_connections(max_connections);
-    let (reloader, watch_config) = (Arc::clone(&parts.reloader), parts.server.watch_config);
+    let reloader = Arc::clone(&parts.reloader);
+    let watch_config = parts.server.watch_config;
+
     threads.spawn("admin", None, async move || {
         tokio::spawn(async move { telemetry.exporter.upkeep().await });
         if let Some(interval) = watch_config {
@@ -358,7 +369,7 @@ fn open_decision_port(
 
     let log = parts.log.clone();
     let idle_timeout = parts.server.idle_timeout;
-    let connections = move |index| {
+    let started = Workers::start(parts.workers(), move |index| {
         count_as_worker(index);
         let tap = log.as_ref().map(|log| Arc::new(log.tap()));
         let app = App {
@@ -368,9 +379,8 @@ fn open_decision_port(
         };
         let service = DecisionService::new(app);
         Connections::new(Arc::new(service), idle_timeout)
-    };
-    let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;
-    let workers = Arc::new(workers);
+    });
+    let workers = Arc::new(started.map_err(StartError::Threads)?);
 
     let address = decision.address();
     let listener = decision.listen()?;

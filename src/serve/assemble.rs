@@ -12,8 +12,8 @@ use strum::VariantNames as _;
 
 use crate::catalog::{ApiAccess, Audience};
 use crate::config::{
-    AudienceConfig, Config, ConfigError, ConfigUse, Flags, KindRules, Location, Mistake, PartNames,
-    PlatformConfig, StrategyConfig, ValueConfig, Vocabulary, experiments,
+    Config, ConfigError, ConfigUse, Flags, KindRules, Location, Mistake, PartNames, PlatformConfig,
+    StrategyConfig, ValueConfig, Vocabulary, experiments,
 };
 use crate::platform::{Access, Failure, KINDS, Platform};
 use crate::strategy::{Rule, Scheduled, Strategy, ValueEntry};
@@ -80,7 +80,11 @@ impl Assembly {
                     platform.adapter.schema_fingerprint().hash(&mut fingerprint);
                     platforms.push(Arc::new(platform));
                 }
-                Err(found) => found.into_iter().for_each(|mistake| mistakes.add(mistake)),
+                Err(found) => {
+                    for mistake in found {
+                        mistakes.add(mistake);
+                    }
+                }
             }
         }
         config.fingerprint = fingerprint.finish();
@@ -108,48 +112,31 @@ impl Assembly {
     /// The plan for sync.
     pub fn plan(&self) -> CatalogPlan {
         let config = &self.config;
-        let index = |name: &AudienceName| {
-            config
-                .audiences
-                .iter()
-                .position(|audience| audience.name == *name)
-        };
-        let indices = |names: &[AudienceName]| names.iter().filter_map(index).collect();
-        let audience = |config: &AudienceConfig| {
-            Audience::unloaded(config.name.clone(), config.required, config.max_age)
-        };
-        let cap_index = |name: &String| config.caps.iter().position(|cap| cap.name == *name);
         let parts = PartNames::of(&config.experiments);
-        let value = |config: &ValueConfig| ValueEntry {
-            audience: config.audience.as_ref().and_then(&index),
-            tiers: config.tier,
-            part: config.bucket.as_ref().and_then(|name| parts.find(name)),
-            value: config.numbers(),
-        };
-        let strategy = |config: &StrategyConfig| {
-            let rule = config.when.as_ref().map(|when| when.rule(&index, &parts));
-            let values: Vec<_> = config.values.iter().map(value).collect();
-            Strategy {
-                name: config.name.clone(),
-                exclude: indices(&config.exclude),
-                experiments: read_experiments(rule.as_ref(), &values),
-                rule,
-                schedule: config.schedule().map(Scheduled::new),
-                values,
-                cap: config.cap.as_ref().and_then(&cap_index),
-                is_shadow: config.shadow,
-                no_device: config.no_device,
-                unavailable: config.unavailable,
-            }
-        };
+
+        let mut audiences = Vec::with_capacity(config.audiences.len());
+        for audience in &config.audiences {
+            let name = audience.name.clone();
+            audiences.push(Audience::unloaded(
+                name,
+                audience.required,
+                audience.max_age,
+            ));
+        }
+        let mut strategies = Vec::with_capacity(config.strategies.len());
+        for strategy in &config.strategies {
+            strategies.push(strategy_of(config, strategy, &parts));
+        }
+
         let api = &config.server.api;
-        let tokens = api
-            .tokens
-            .iter()
-            .map(|token| (AUTHORIZATION, token.clone()));
+        let mut tokens = Vec::with_capacity(api.tokens.len());
+        for token in &api.tokens {
+            tokens.push((AUTHORIZATION, token.clone()));
+        }
+
         CatalogPlan {
-            audiences: config.audiences.iter().map(audience).collect(),
-            strategies: config.strategies.iter().map(strategy).collect(),
+            audiences,
+            strategies,
             experiments: experiments(&config.experiments),
             caps: config.caps.clone(),
             cap_leases: config.cap_leases.clone(),
@@ -157,13 +144,52 @@ impl Assembly {
             config_id: config.id.clone(),
             api: ApiAccess {
                 is_public: api.public,
-                tokens: Access::any_of(tokens.collect()),
+                tokens: Access::any_of(tokens),
             },
             poll_interval: config.store.poll_interval,
             max_snapshot_bytes: config.store.max_snapshot_size,
             swap: config.store.swap,
         }
     }
+}
+
+/// The strategy of an entry, with indexes of the audiences and the cap.
+fn strategy_of(config: &Config, strategy: &StrategyConfig, parts: &PartNames) -> Strategy {
+    let when = strategy.when.as_ref();
+    let rule = when.map(|when| when.rule(&|name| audience_index(config, name), parts));
+    let excluded = strategy.exclude.iter();
+    let caps = &config.caps;
+    let cap = strategy.cap.as_ref();
+
+    let mut values = Vec::with_capacity(strategy.values.len());
+    for value in &strategy.values {
+        let audience = value.audience.as_ref();
+        values.push(ValueEntry {
+            audience: audience.and_then(|name| audience_index(config, name)),
+            tiers: value.tier,
+            part: value.bucket.as_ref().and_then(|name| parts.find(name)),
+            value: value.numbers(),
+        });
+    }
+
+    Strategy {
+        name: strategy.name.clone(),
+        exclude: excluded
+            .filter_map(|name| audience_index(config, name))
+            .collect(),
+        experiments: read_experiments(rule.as_ref(), &values),
+        rule,
+        schedule: strategy.schedule().map(Scheduled::new),
+        values,
+        cap: cap.and_then(|name| caps.iter().position(|it| it.name == *name)),
+        is_shadow: strategy.shadow,
+        no_device: strategy.no_device,
+        unavailable: strategy.unavailable,
+    }
+}
+
+fn audience_index(config: &Config, name: &AudienceName) -> Option<usize> {
+    config.audiences.iter().position(|it| it.name == *name)
 }
 
 /// The experiments that a strategy reads, each once.
@@ -208,35 +234,27 @@ fn build(
         .into_iter()
         .find(|kind| kind.rules.word == config.kind);
     let kind = kind.expect("reading lets only known kinds through");
-    // An unknown strategy is a mistake: any index will do.
-    let index = |name: &str| {
-        strategies
-            .iter()
-            .position(|strategy| strategy.name == name)
-            .unwrap_or(0)
-    };
-    let ids = config
-        .strategies
-        .iter()
-        .map(|(id, name)| (id.clone(), index(name)))
-        .collect();
-    let numbers = |strategy: &StrategyConfig| {
-        strategy
-            .values
-            .iter()
-            .map(ValueConfig::numbers)
-            .collect::<Vec<_>>()
-    };
-    let values: Vec<_> = strategies.iter().map(numbers).collect();
+
+    let mut ids = Vec::with_capacity(config.strategies.len());
+    for (id, name) in &config.strategies {
+        // An unknown strategy is a mistake: any index will do.
+        let index = strategies.iter().position(|it| it.name == *name);
+        ids.push((id.clone(), index.unwrap_or(0)));
+    }
+    let mut values: Vec<Vec<_>> = Vec::with_capacity(strategies.len());
+    for strategy in strategies {
+        values.push(strategy.values.iter().map(ValueConfig::numbers).collect());
+    }
     let tags = config.tags(experiments, strategies);
-    let access = config
-        .headers
-        .iter()
-        .map(|header| (header.name.clone(), header.secret.clone()));
+
+    let mut accepted = Vec::with_capacity(config.headers.len());
+    for header in &config.headers {
+        accepted.push((header.name.clone(), header.secret.clone()));
+    }
     Ok(Platform {
         name: config.name.clone(),
         path: config.path.clone(),
-        access: Access::any_of(access.collect()),
+        access: Access::any_of(accepted),
         adapter: (kind.build)(config, ids, &values, &tags)?,
     })
 }

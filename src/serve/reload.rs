@@ -124,6 +124,7 @@ impl Reloader {
             refused: None,
         });
         let served_config = watch::Sender::new(loaded_now(&started_with, &telemetry));
+
         Self {
             started_with,
             reread: Arc::new(reread),
@@ -165,6 +166,7 @@ impl Reloader {
     pub(super) async fn reload(&self) -> Result<Reloaded, String> {
         let mut state = self.state.lock().await;
         tracing::info!("reloading the config");
+
         let assembly = self.read(read_settled).await;
         let found = FilesRead::of(&assembly);
         let result = match assembly {
@@ -178,6 +180,7 @@ impl Reloader {
             }
             Err(mistakes) => Err(mistakes),
         };
+
         self.telemetry.reloaded(result.is_ok());
         self.refusal.send_replace(result.as_ref().err().cloned());
         let served = result.map_err(|reason| {
@@ -185,6 +188,7 @@ impl Reloader {
             state.refused = Some(found.clone());
             reason
         })?;
+
         let config = served.config;
         let mut without_snapshot = Vec::new();
         for name in served.unloaded {
@@ -200,6 +204,7 @@ impl Reloader {
         for removed in config.removals(&state.config) {
             tracing::warn!(removed, "the reloaded config lacks what was served");
         }
+
         let changed = config.changed_keys(&state.config);
         let needs_restart = config.needs_restart(&self.started_with);
         tracing::info!(
@@ -207,12 +212,14 @@ impl Reloader {
             needs_restart = needs_restart.join(", "),
             "config reloaded"
         );
+
         let served_config = loaded_now(&config, &self.telemetry);
         self.served_config.send_replace(served_config);
         state.assigned.add(&config.experiments);
         state.config = config;
         state.served = found;
         state.refused = None;
+
         Ok(Reloaded {
             reloaded: true,
             changed,
@@ -223,18 +230,22 @@ impl Reloader {
 
     /// Serves an assembly.
     async fn serve(&self, assembly: Assembly) -> Result<ReloadedConfig, String> {
+        const STOPPING: &str = "rtad is stopping";
+
         warn_of(&assembly);
         let (done, answered) = oneshot::channel();
-        let gone = || "rtad is stopping".to_owned();
         let command = SyncCommand::Reload(Box::new(assembly.plan()), done);
         let config = assembly.config;
         if let Some(log) = &self.log {
             log.add_config(&config);
         }
-        self.commands.send(command).await.map_err(|_| gone())?;
+        self.commands
+            .send(command)
+            .await
+            .map_err(|_| STOPPING.to_owned())?;
         let unloaded = answered
             .await
-            .map_err(|_| gone())?
+            .map_err(|_| STOPPING.to_owned())?
             .map_err(|error| error_chain(&error))?;
         Ok(ReloadedConfig { config, unloaded })
     }

@@ -123,8 +123,12 @@ impl Running {
         let telemetry = &self.shared.telemetry;
         let lame_duck = LAME_DUCK.min(self.drain_timeout / 2);
         let was_used = telemetry.unused_for() < Duration::MAX;
-        let unused_for = || telemetry.unused_for().min(started.elapsed());
-        while was_used && unused_for() < UNUSED && started.elapsed() < lame_duck {
+
+        while was_used && started.elapsed() < lame_duck {
+            let unused_for = telemetry.unused_for().min(started.elapsed());
+            if unused_for >= UNUSED {
+                break;
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

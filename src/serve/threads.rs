@@ -85,15 +85,18 @@ impl Threads {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_all();
         if let Some(priority) = &priority {
-            let (starting, ending) = (Arc::clone(priority), Arc::clone(priority));
+            let starting = Arc::clone(priority);
+            let ending = Arc::clone(priority);
             runtime
                 .on_thread_start(move || starting.enter())
                 .on_thread_stop(move || ending.leave());
         }
         let runtime = runtime.build().map_err(StartError::Threads)?;
+
         let thread = std::thread::Builder::new().name(name.to_owned());
         let mut owner = self.0.subscribe();
-        let run = move || {
+
+        let spawned = thread.spawn(move || {
             if let Some(priority) = &priority {
                 priority.enter();
             }
@@ -107,8 +110,8 @@ impl Threads {
             if let Some(priority) = &priority {
                 priority.leave();
             }
-        };
-        thread.spawn(run).map_err(StartError::Threads)?;
+        });
+        spawned.map_err(StartError::Threads)?;
         Ok(())
     }
 }
