@@ -72,11 +72,13 @@ impl Display for Summary<'_> {
             ..
         } = &self.0.config;
         let every = Time(store.poll_interval);
+
         writeln!(f, "config     {}", self.0.config.id)?;
         writeln!(f, "store      {}, polled every {every}", store.url)?;
         writeln!(f, "decisions  {}", server.listen)?;
         writeln!(f, "admin      {}", server.admin_listen)?;
         writeln!(f, "own API    {}", api(&self.0.config))?;
+
         for audience in audiences {
             let word = if audience.required {
                 "required"
@@ -92,6 +94,7 @@ impl Display for Summary<'_> {
         if audiences.is_empty() {
             writeln!(f, "audience   each in the store")?;
         }
+
         for strategy in strategies {
             writeln!(
                 f,
@@ -100,12 +103,14 @@ impl Display for Summary<'_> {
                 rule_text(&self.0.config, strategy)
             )?;
         }
+
         for cap in caps {
             writeln!(f, "cap        {}: {}", cap.name, limit(cap))?;
         }
         for experiment in rules_of(experiments) {
             writeln!(f, "experiment {}: {}", experiment.name, shares(&experiment))?;
         }
+
         for platform in platforms {
             let PlatformConfig {
                 name,
@@ -114,13 +119,15 @@ impl Display for Summary<'_> {
                 strategies,
                 ..
             } = platform;
-            let (count, access) = (strategies.len(), access(platform));
+            let count = strategies.len();
+            let access = access(platform);
             let noun = if count == 1 { "strategy" } else { "strategies" };
             writeln!(
                 f,
                 "platform   {name}: {kind} at {path}, {count} {noun}, {access}"
             )?;
         }
+
         for warning in self.0.warnings() {
             writeln!(f, "warning    {warning}")?;
         }
@@ -153,10 +160,16 @@ fn rule_text(config: &Config, strategy: &StrategyConfig) -> String {
         conditions.push(format!("unless in {}", names.join(", ")));
     }
     if let Some(when) = &strategy.when {
-        let index = |name: &AudienceName| audiences.iter().position(|it| it.name == *name);
-        let rule = when.rule(&index, &PartNames::of(configs));
-        let name = |index: usize| audiences[index].name.to_string();
-        conditions.push(format!("if {}", rule.to_text(&name, &rules_of(configs))));
+        let parts = PartNames::of(configs);
+        let rule = when.rule(
+            &|name| audiences.iter().position(|it| it.name == *name),
+            &parts,
+        );
+        let words = rule.to_text(
+            &|index| audiences[index].name.to_string(),
+            &rules_of(configs),
+        );
+        conditions.push(format!("if {words}"));
     }
     if strategy.schedule().is_some() {
         conditions.push("by its schedule".to_owned());
@@ -202,7 +215,8 @@ fn limit(cap: &CapConfig) -> String {
         ..
     } = cap;
     let time_zone = cap.zone();
-    let (devices, per) = (cap.capacity(), per.as_str());
+    let devices = cap.capacity();
+    let per = per.as_str();
     let of = match share {
         Some(share) if *share < 1.0 => format!(", {share} of {unique_devices}"),
         _ if *leased => ", leased by all pods together".to_owned(),

@@ -88,37 +88,46 @@ pub async fn demo(arguments: Demo) -> Result<(), CommandError> {
         dir,
         ports,
     } = arguments;
+
     let url = dir.display().to_string();
     std::fs::create_dir_all(&dir).map_err(|source| DemoError::Directory { dir, source })?;
     let writer = StoreWriter::open(&url).map_err(DemoError::Store)?;
     publish(&writer, devices).await?;
+
     let mut flags = ports.flags();
     flags.push(("store.url", url));
-    let environment = |name: &str| std::env::var(name).ok();
-    let assembly =
-        Assembly::read(Some(("demo", CONFIG)), environment, &flags).map_err(OfflineError::from)?;
+    let assembly = Assembly::read(
+        Some(("demo", CONFIG)),
+        |name| std::env::var(name).ok(),
+        &flags,
+    )
+    .map_err(OfflineError::from)?;
     let unchanged = assembly.clone();
+
     let mut signals = Signals::listen().map_err(CommandError::runtime)?;
     let reread = Box::new(move || Ok(unchanged.clone()));
     let Some(running) = process::start(&mut signals, assembly, reread).await? else {
         return Ok(());
     };
-    let (decisions, admin) = (running.decision_address, running.admin_address);
+
     let synth = Synth::new(IdKind::Idfa, SEED);
-    let key = |index| DeviceKey::of_canonical(synth.id(index).as_bytes());
-    // The first further device that is not a false positive.
     let catalog = running.serving().load_full();
     let snapshot = catalog
         .audience(AUDIENCE)
         .and_then(|audience| audience.available());
-    let is_new = |key: &DeviceKey| snapshot.is_none_or(|snapshot| !snapshot.contains(key));
-    let new_user = (devices..)
-        .map(key)
-        .find(is_new)
+    // The first further device that is not a false positive.
+    let new_user_key = (devices..)
+        .map(|index| key_of(&synth, index))
+        .find(|key| snapshot.is_none_or(|snapshot| !snapshot.contains(key)))
         .expect("no filter contains every key");
-    let (member, new_user) = (hex(key(0)), hex(new_user));
-    let (rejected, accepted) = (tencent_request(&member), tencent_request(&new_user));
     drop(catalog);
+
+    let decisions = running.decision_address;
+    let admin = running.admin_address;
+    let member = const_hex::encode(key_of(&synth, 0).as_bytes());
+    let new_user = const_hex::encode(new_user_key.as_bytes());
+    let rejected = tencent_request(&member);
+    let accepted = tencent_request(&new_user);
     let raw = synth.id(1);
     let mut stdout = std::io::stdout().lock();
     let _ = writeln!(
@@ -148,6 +157,7 @@ pub async fn demo(arguments: Demo) -> Result<(), CommandError> {
     );
     let _ = stdout.flush();
     drop(stdout);
+
     process::serve_until_stopped(&mut signals, running).await;
     Ok(())
 }
@@ -156,8 +166,9 @@ fn name() -> AudienceName {
     AUDIENCE.parse().expect("a valid name")
 }
 
-fn hex(key: DeviceKey) -> String {
-    const_hex::encode(key.as_bytes())
+/// The key of a synthetic device.
+fn key_of(synth: &Synth, index: u64) -> DeviceKey {
+    DeviceKey::of_canonical(synth.id(index).as_bytes())
 }
 
 /// A request of Tencent for the device with this IDFA, for `printf`: POSIX has octal escapes only.
@@ -171,11 +182,16 @@ fn tencent_request(idfa_md5: &str) -> String {
         device: Some(device),
         ..Default::default()
     };
-    let escaped = |byte: u8| match byte.is_ascii_alphanumeric() {
-        true => char::from(byte).to_string(),
-        false => format!("\\{byte:03o}"),
-    };
-    request.encode_to_vec().into_iter().map(escaped).collect()
+
+    let mut escaped = String::new();
+    for byte in request.encode_to_vec() {
+        if byte.is_ascii_alphanumeric() {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("\\{byte:03o}"));
+        }
+    }
+    escaped
 }
 
 /// Publishes the audience, unless the directory already has one of the same size.

@@ -42,6 +42,7 @@ pub fn run(arguments: Explain) -> Result<(), CommandError> {
     let body_name = arguments.body.display().to_string();
     let body = read_body(&arguments.body)
         .map_err(|error| UsageMistake::new(format!("{body_name}: {error}")))?;
+
     let request = OfflineRequest {
         platform: arguments.platform,
         body,
@@ -50,11 +51,13 @@ pub fn run(arguments: Explain) -> Result<(), CommandError> {
         at: arguments.at.map(SystemTime::from),
     };
     let explanation = explain_request(assembly, request)?;
+
     let text = if arguments.json {
         serde_json::to_string(&explanation).expect("plain values serialize") + "\n"
     } else {
         explanation.to_string()
     };
+
     // A closed pipe is not an error.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())

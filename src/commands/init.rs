@@ -143,23 +143,23 @@ fn not_answered(error: dialoguer::Error) -> InitError {
 
 /// Writes a file that does not exist yet, whole or not at all.
 fn write_new(file: &Path, text: &str) -> Result<(), InitError> {
-    let failed = |source| InitError::Write {
+    try_write_new(file, text).map_err(|source| InitError::Write {
         file: file.to_owned(),
         source,
-    };
+    })
+}
+
+fn try_write_new(file: &Path, text: &str) -> std::io::Result<()> {
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    let mut builder = tempfile::Builder::new();
     // The service runs as another user; secrets are in files of their own.
-    let builder = builder.permissions(Permissions::from_mode(0o644));
-    let mut aside = builder
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .map_err(failed)?;
-    aside.write_all(text.as_bytes()).map_err(failed)?;
-    aside.as_file().sync_all().map_err(failed)?;
-    aside
-        .persist_noclobber(file)
-        .map_err(|error| failed(error.error))?;
+    let mut aside = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o644))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+
+    aside.write_all(text.as_bytes())?;
+    aside.as_file().sync_all()?;
+    aside.persist_noclobber(file)?;
     Ok(())
 }

@@ -11,8 +11,12 @@ pub fn run<F>(command: impl FnOnce() -> F) -> Result<(), CommandError>
 where
     F: Future<Output = Result<(), CommandError>>,
 {
-    let level = std::env::var("RTAD_LOG").map_or(Ok(LogLevel::default()), |level| level.parse());
-    let level = level.map_err(|error| UsageMistake::new(format!("RTAD_LOG: {error}")))?;
+    let level = match std::env::var("RTAD_LOG") {
+        Ok(word) => word
+            .parse()
+            .map_err(|error| UsageMistake::new(format!("RTAD_LOG: {error}")))?,
+        Err(_) => LogLevel::default(),
+    };
     init_logging(level);
 
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -45,11 +45,10 @@ impl CommandFailure for TooManyChanges {
 
 /// A share in percent.
 fn share(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').and_then(|text| text.parse().ok());
-    let number = number.filter(|number: &f64| (0.0..=100.0).contains(number));
-    number
-        .map(|number| number / 100.0)
-        .ok_or_else(|| "accepted: 0% to 100%".to_owned())
+    match text.strip_suffix('%').map(str::parse::<f64>) {
+        Some(Ok(number)) if (0.0..=100.0).contains(&number) => Ok(number / 100.0),
+        _ => Err("accepted: 0% to 100%".to_owned()),
+    }
 }
 
 pub fn run(arguments: &ReplayCommand) -> Result<(), CommandError> {
@@ -82,7 +81,8 @@ pub fn run(arguments: &ReplayCommand) -> Result<(), CommandError> {
     }
     let share = report.open_share();
     if share > accepted {
-        let (share, accepted) = (100.0 * share, 100.0 * accepted);
+        let share = 100.0 * share;
+        let accepted = 100.0 * accepted;
         let found =
             format!("{share:.4} % of the requests change or lack facts; accepted: {accepted} %");
         return Err(TooManyChanges(found).into());

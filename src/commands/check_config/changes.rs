@@ -44,6 +44,7 @@ impl Changes<'_> {
                 lines.push(format!("strategy {name} is new: {rule}"));
                 continue;
             };
+
             let is_same = strategy.when == earlier.when
                 && strategy.shadow == earlier.shadow
                 && strategy.cap == earlier.cap;
@@ -60,11 +61,13 @@ impl Changes<'_> {
                 }
                 continue;
             }
+
             let earlier_rule = rule_text(self.before, earlier);
             if rule != earlier_rule {
                 lines.push(format!("strategy {name}: {rule}; before: {earlier_rule}"));
             }
         }
+
         for strategy in &self.before.strategies {
             let name = &strategy.name;
             if strategy_named(self.after, name).is_none() {
@@ -122,6 +125,7 @@ impl Changes<'_> {
                 None => lines.push(format!("cap {name} is new: {}", limit(cap))),
             }
         }
+
         for cap in &self.before.caps {
             let mut caps = self.after.caps.iter();
             if !caps.any(|later| later.name == cap.name) {
@@ -161,8 +165,10 @@ fn key_line(difference: &Difference, after: &Table, before: &Table) -> String {
         let name = difference.names.concat();
         return format!("platform {name} is {word}");
     }
-    let text = |value: Option<&Value>| value.map_or("unset".to_owned(), Value::to_string);
-    format!("{path} = {}; before: {}", text(new), text(old))
+
+    let new_text = new.map_or("unset".to_owned(), Value::to_string);
+    let old_text = old.map_or("unset".to_owned(), Value::to_string);
+    format!("{path} = {new_text}; before: {old_text}")
 }
 
 /// The value at a path of keys and names.
@@ -185,8 +191,9 @@ fn value_at<'t>(table: &'t Table, path: &str) -> Option<&'t Value> {
                 Some((name, rest)) => (name, Some(rest)),
                 None => (rest, None),
             };
-            let is_named = |entry: &&Value| entry.get("name").and_then(Value::as_str) == Some(name);
-            let entry = list.iter().find(is_named)?;
+            let entry = list
+                .iter()
+                .find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))?;
             match rest {
                 Some(rest) => value_at(entry.as_table()?, rest),
                 None => Some(entry),
