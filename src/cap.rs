@@ -161,22 +161,24 @@ impl PeriodTable {
     /// units stay leased, also while the cap has a share. If the table is in use, the caller holds
     /// the lock of the served caps.
     fn reconfigured(this: &Arc<Self>, config: &CapConfig) -> Arc<Self> {
-        let (capacity, leased) = (config.capacity(), this.leased());
+        let capacity = config.capacity();
+        let leased = this.leased();
         let limit = if config.leased { leased } else { capacity };
         if this.table.has_room(capacity) {
             this.table.set_limit(limit);
             return Arc::clone(this);
         }
+
         let larger = CapTable::new(capacity, CapSeed::random());
         larger.set_limit(limit);
         this.table.close();
         let table = larger.with_carried(this.table.count());
-        let (leased, leases) = (AtomicU64::new(leased), Arc::clone(&this.leases));
+
         Arc::new(Self {
             period: this.period,
             table,
-            leased,
-            leases,
+            leased: AtomicU64::new(leased),
+            leases: Arc::clone(&this.leases),
         })
     }
 }
@@ -251,13 +253,14 @@ impl Cap {
     pub fn new(config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let calendar = config.calendar();
         let period_table = PeriodTable::new(calendar.at(wall), config);
-        Self::with_table(config, period_table, (wall, now))
+        Self::with_table(config, period_table, wall, now)
     }
 
     fn with_table(
         config: &CapConfig,
         period_table: Arc<PeriodTable>,
-        (wall, now): (SystemTime, Instant),
+        wall: SystemTime,
+        now: Instant,
     ) -> Self {
         let current = Dated::new(period_table, wall, now);
         Self {
@@ -275,21 +278,17 @@ impl Cap {
 
     /// Whether a configuration has the same periods.
     fn has_periods_of(&self, config: &CapConfig) -> bool {
-        let periods = |config: &CapConfig| (config.per, config.time_zone.clone());
-        periods(&self.config) == periods(config)
+        self.config.per == config.per && self.config.time_zone == config.time_zone
     }
 
     /// The cap with another configuration of the same periods. It keeps the counts: the limit
     /// changes, or a larger table starts with the number of devices counted so far.
     fn changed(&self, config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let old = self.state.load_full();
-        let under = |dated: &Dated| Dated {
-            period_table: PeriodTable::reconfigured(&dated.period_table, config),
-            ends: dated.ends,
-        };
+        let next = old.next.as_ref();
         let state = CapTables {
-            current: under(&old.current),
-            next: old.next.as_ref().map(under),
+            current: old.current.reconfigured(config),
+            next: next.map(|next| next.reconfigured(config)),
             leased_of: leased_of(config),
         };
         let cap = Self {
@@ -299,6 +298,7 @@ impl Cap {
             replaced: Mutex::default(),
             saved: Mutex::default(),
         };
+
         cap.follow(wall, now);
         cap
     }
@@ -350,11 +350,13 @@ impl Cap {
         let old = self.state.load_full();
         let mut current = Arc::clone(&old.current.period_table);
         let mut next = old.next.as_ref().map(|next| Arc::clone(&next.period_table));
+
         let period = self.calendar.at(wall);
         let is_wrong = current.period.start > wall + MAX_SET_BACK;
         if period.number > current.period.number || is_wrong {
             let cap = self.name();
-            let (devices, limit) = (current.table.count(), current.table.limit());
+            let devices = current.table.count();
+            let limit = current.table.limit();
             if is_wrong {
                 tracing::warn!(cap, "the clock was set back by days: the cap counts anew");
             } else {
@@ -365,6 +367,7 @@ impl Cap {
                 .filter(|next| next.period.number == period.number);
             current = prepared.unwrap_or_else(|| PeriodTable::new(period, &self.config));
         }
+
         let left = current.period.end.duration_since(wall).unwrap_or_default();
         next = match next {
             None if left <= LEAD => {
@@ -375,23 +378,27 @@ impl Cap {
             Some(unused) if left > 2 * LEAD && unused.table.count() == 0 => None,
             next => next,
         };
+
         let state = CapTables {
             current: Dated::new(current, wall, now),
             next: next.map(|next| Dated::new(next, wall, now)),
             leased_of: old.leased_of,
         };
+
         // Slow drift of the clocks matters at the end only.
         let tolerance = if left <= 2 * LEAD {
             TOLERANCE
         } else {
             100 * TOLERANCE
         };
+
         if !state.is_nearly(&old, tolerance) {
             drop(old);
             let old = self.state.swap(Arc::new(state));
             let mut replaced = self.replaced.lock();
             replaced.push(old);
         }
+
         let mut replaced = self.replaced.lock();
         replaced.retain(|state| Arc::strong_count(state) > 1);
     }
@@ -418,6 +425,14 @@ impl Dated {
         Self {
             period_table,
             ends: now + left,
+        }
+    }
+
+    /// The same period under another configuration.
+    fn reconfigured(&self, config: &CapConfig) -> Self {
+        Self {
+            period_table: PeriodTable::reconfigured(&self.period_table, config),
+            ends: self.ends,
         }
     }
 

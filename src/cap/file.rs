@@ -135,6 +135,7 @@ impl Cap {
         let PeriodTable { period, table, .. } = period_table;
         let content = [period.number, table.count(), period_table.leased()];
         let mut saved = self.saved.lock();
+
         if *saved == Some(content) {
             return Ok(());
         }
@@ -148,6 +149,7 @@ impl Cap {
             seed: table.seed().words(),
             leased: period_table.leased(),
         };
+
         write(folder, self.name(), &header, table)?;
         *saved = Some(content);
         Ok(())
@@ -159,16 +161,19 @@ impl Cap {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
+
         let size = file.metadata()?.len();
         let mut file = Hashed {
             inner: BufReader::with_capacity(1 << 20, file),
             hash: Sha256::new(),
         };
         let (header, header_bytes) = read_header(&mut file)?;
-        let (wall, now) = (SystemTime::now(), Instant::now());
+        let wall = SystemTime::now();
+        let now = Instant::now();
         let Some(period) = header.period(config, wall) else {
             return Ok(None);
         };
+
         if !(1..=MAX_DEVICES).contains(&header.sized_for) || header.carried > MAX_DEVICES {
             return Err(FileError::Damaged("its header has other numbers"));
         }
@@ -178,6 +183,7 @@ impl Cap {
         }
         let seed = CapSeed::from_words(header.seed);
         let mut table = CapTable::new(header.sized_for, seed).with_carried(header.carried);
+
         let mut failed = None;
         let buckets = (0..table.buckets()).map_while(|_| {
             let mut bucket = [0; BUCKET_BYTES];
@@ -190,17 +196,19 @@ impl Cap {
         if let Some(error) = failed {
             return Err(error.into());
         }
+
         let expected = file.hash.finalize();
         let mut found = [0; 32];
         file.inner.read_exact(&mut found)?;
         if expected[..] != found {
             return Err(FileError::Damaged("its digest does not match"));
         }
+
         // The rest of the lease was given back, or stays unused.
         let leased = header.leased.min(table.count());
         let restored = Arc::new(PeriodTable::with_leased(period, table, leased));
         let table = PeriodTable::reconfigured(&restored, config);
-        Ok(Some(Self::with_table(config, table, (wall, now))))
+        Ok(Some(Self::with_table(config, table, wall, now)))
     }
 }
 
@@ -221,9 +229,8 @@ impl Header {
 
 fn write(folder: &Path, cap: &str, header: &Header, table: &CapTable) -> io::Result<()> {
     replace(folder, &format!("{cap}.{SAVED}"), |file| {
-        let file = BufWriter::with_capacity(1 << 20, file);
         let mut file = Hashed {
-            inner: file,
+            inner: BufWriter::with_capacity(1 << 20, file),
             hash: Sha256::new(),
         };
         let header = serde_json::to_vec(header)?;

@@ -55,17 +55,20 @@ impl Folder {
             FolderLock::Refused => return Err(FileError::InUse),
             FolderLock::Untried => std::fs::create_dir_all(&self.path)?,
         }
+
         let path = self.path.join(LOCK);
         // A named pipe would block until there is a reader.
         if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
             return Err(FileError::Damaged("LOCK is no regular file"));
         }
+
         let mut options = OpenOptions::new();
         let file = options
             .create(true)
             .truncate(false)
             .write(true)
             .open(path)?;
+
         match FileLock::exclusive(file) {
             Ok(held) => *lock = FolderLock::Locked { _lock: held },
             Err(TryLockError::WouldBlock) => {
@@ -88,12 +91,9 @@ impl Folder {
         let Ok(entries) = self.lock().map(std::fs::read_dir) else {
             return;
         };
-        for path in entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-        {
+
+        for entry in entries.into_iter().flatten().flatten() {
+            let path = entry.path();
             let name = path.file_name().and_then(|name| name.to_str());
             let is_over = match name.and_then(file::name_of) {
                 Some(FileName::Staged) => true,
@@ -103,7 +103,8 @@ impl Folder {
                 None => false,
             };
             if is_over && let Err(error) = std::fs::remove_file(&path) {
-                let (path, error) = (path.display().to_string(), error.to_string());
+                let path = path.display().to_string();
+                let error = error.to_string();
                 tracing::warn!(path, error, "old file of a cap not removed");
             }
         }

@@ -127,25 +127,28 @@ impl Caps {
 
     fn start(&self, config: &CapConfig) -> Cap {
         let cap = config.name.as_str();
-        let (wall, now) = (SystemTime::now(), Instant::now());
-        let restore = |folder: &Folder| Cap::restore(folder.lock()?, config);
-        let restored = self.folder.as_ref().map(restore);
+        let wall = SystemTime::now();
+        let now = Instant::now();
+        let Some(folder) = &self.folder else {
+            return Cap::new(config, wall, now);
+        };
+
+        let restored = folder.lock().and_then(|path| Cap::restore(path, config));
         match restored {
-            Some(Ok(Some(restored))) => {
+            Ok(Some(restored)) => {
                 let devices = restored.usage().devices;
                 tracing::info!(cap, devices, "cap restored from its file");
                 restored
             }
-            Some(Err(error)) => {
-                let path = self.folder.as_ref().map(|it| file::path(it.path(), cap));
-                let path = path.unwrap_or_default();
+            Ok(None) => Cap::new(config, wall, now),
+            Err(error) => {
+                let path = file::path(folder.path(), cap);
                 tracing::warn!(
                     cap, path = %path.display(), %error,
                     "the cap's file was not read: it counts anew"
                 );
                 Cap::new(config, wall, now)
             }
-            Some(Ok(None)) | None => Cap::new(config, wall, now),
         }
     }
 
@@ -183,7 +186,8 @@ impl Caps {
     }
 
     async fn follow(self: Arc<Self>) {
-        let (mut saved, mut pause) = (Instant::now(), SAVE_INTERVAL);
+        let mut saved_at = Instant::now();
+        let mut pause = SAVE_INTERVAL;
         let mut saving: Option<tokio::task::JoinHandle<Duration>> = None;
         loop {
             tokio::time::sleep(FOLLOW_INTERVAL).await;
@@ -191,11 +195,14 @@ impl Caps {
             for cap in served {
                 cap.follow(SystemTime::now(), Instant::now());
             }
+
             if let Some(ended) = saving.take_if(|saving| saving.is_finished()) {
                 let took = ended.await.unwrap_or_default();
-                (saved, pause) = (Instant::now(), SAVE_INTERVAL.max(took * SAVE_SHARE));
+                saved_at = Instant::now();
+                pause = SAVE_INTERVAL.max(took * SAVE_SHARE);
             }
-            if saving.is_none() && saved.elapsed() >= pause {
+
+            if saving.is_none() && saved_at.elapsed() >= pause {
                 let caps = Arc::clone(&self);
                 saving = Some(tokio::task::spawn_blocking(move || {
                     let begun = Instant::now();
@@ -220,17 +227,13 @@ impl Caps {
                 caps.push(Arc::clone(old));
             }
         }
-        let save = || -> Result<(), FileError> {
-            let path = folder.lock()?;
-            // A file that cannot be written keeps no other one from it.
-            let saved: Vec<_> = caps.iter().map(|cap| cap.save(path)).collect();
-            Ok(saved.into_iter().collect::<Result<(), _>>()?)
-        };
-        let saved = save();
+
+        let saved = save_all(&caps, folder);
         if matches!(saved, Err(FileError::InUse)) {
             // The log has it since the start.
             return;
         }
+
         let had_failed = self.failed.swap(saved.is_err(), Ordering::Relaxed);
         if let Err(error) = saved.as_ref().map_err(ToString::to_string)
             && !had_failed
@@ -239,6 +242,13 @@ impl Caps {
             tracing::warn!(%folder, error, "caps were not saved: a restart counts devices anew");
         }
     }
+}
+
+fn save_all(caps: &[Arc<Cap>], folder: &Folder) -> Result<(), FileError> {
+    let path = folder.lock()?;
+    // A file that cannot be written keeps no other one from it.
+    let saved: Vec<_> = caps.iter().map(|cap| cap.save(path)).collect();
+    Ok(saved.into_iter().collect::<Result<(), _>>()?)
 }
 
 /// The cap that a configuration goes on with.

@@ -91,11 +91,11 @@ impl PendingCall {
     }
 
     fn quota<'a>(&self, name: &'a str) -> Quota<'a> {
-        let (total, end) = (
-            self.cap.config().unique_devices,
-            self.period_table.period.end,
-        );
-        Quota { name, total, end }
+        Quota {
+            name,
+            total: self.cap.config().unique_devices,
+            end: self.period_table.period.end,
+        }
     }
 }
 
@@ -110,6 +110,7 @@ impl Leases {
         if is_same {
             return;
         }
+
         let former = backend.take();
         *backend = config.and_then(|config| match RedisLeases::connect(&config.redis) {
             Ok(client) => Some(Backend {
@@ -122,6 +123,7 @@ impl Leases {
                 None
             }
         });
+
         if backend.is_none() {
             *self.former.lock() = former;
         }
@@ -142,10 +144,12 @@ impl Leases {
         let Some(Backend { config, client }) = backend else {
             return;
         };
+
         let _calling = self.calling.lock().await;
         if self.is_closed.load(Ordering::Relaxed) {
             return;
         }
+
         let pending = self.pending(caps, Instant::now());
         let calls = pending.iter().map(async |pending| {
             let name = pending.name();
@@ -154,6 +158,7 @@ impl Leases {
                 .await
         });
         let answers = join_all(calls).await;
+
         for (pending, answer) in pending.iter().zip(answers) {
             let granted = self.record(&config, pending, &answer);
             if granted > 0 {
@@ -169,19 +174,20 @@ impl Leases {
             let account = accounts
                 .entry(cap.name().to_owned())
                 .or_insert_with(|| Account::new(now));
+
             let state = cap.tables();
             account.measure_rate(&state.current.period_table, now);
             let total = cap.config().unique_devices;
             account.state.all_devices = state.current.period_table.leased_by_all().min(total);
+
             for dated in [Some(&state.current), state.next.as_ref()]
                 .into_iter()
                 .flatten()
             {
                 if let Some(units) = account.units(&dated.period_table, total, now) {
-                    let (cap, period_table) = (Arc::clone(cap), Arc::clone(&dated.period_table));
                     pending.push(PendingCall {
-                        cap,
-                        period_table,
+                        cap: Arc::clone(cap),
+                        period_table: Arc::clone(&dated.period_table),
                         units,
                     });
                 }
@@ -197,11 +203,13 @@ impl Leases {
         pending: &PendingCall,
         answer: &Result<Lease, RedisError>,
     ) -> u64 {
-        let (cap, server) = (pending.cap.name(), config.server());
+        let cap = pending.cap.name();
+        let server = config.server();
         let mut accounts = self.accounts.lock();
         let Some(account) = accounts.get_mut(cap) else {
             return 0;
         };
+
         let now = Instant::now();
         match answer {
             Ok(lease) => {
@@ -212,11 +220,10 @@ impl Leases {
                         "the server of leases lost data: the cap may be exceeded"
                     );
                 }
-                let (granted, had_failed) = account.answered(&pending.period_table, lease, now);
-                if had_failed {
+                if account.answered(&pending.period_table, lease, now) {
                     tracing::info!(cap, server, "the cap is leased again");
                 }
-                granted
+                lease.granted
             }
             Err(error) => {
                 if account.failed(&pending.period_table, error, now) {
@@ -242,7 +249,8 @@ impl Leases {
                 .into_iter()
                 .flatten()
             {
-                let (cap, period_table) = (Arc::clone(cap), Arc::clone(&dated.period_table));
+                let cap = Arc::clone(cap);
+                let period_table = Arc::clone(&dated.period_table);
                 let units = period_table.table.close();
                 let record = period_table.record();
                 // A restored table has units of the process before, which are not ours to return.
@@ -250,6 +258,7 @@ impl Leases {
                 let units = if is_leased { units } else { 0 };
                 let is_owed = units > 0 || record.is_unanswered();
                 drop(record);
+
                 if is_owed {
                     unused.push(PendingCall {
                         cap,
@@ -279,6 +288,7 @@ impl Leases {
         let Some(Backend { client, .. }) = backend else {
             return;
         };
+
         let left = self.close_and_take_unused(caps);
         let calls = left.iter().map(async |pending| {
             let name = pending.name();
@@ -286,6 +296,7 @@ impl Leases {
                 .give_back(pending.quota(&name), pending.member(), pending.units)
                 .await
         });
+
         for error in join_all(calls).await.into_iter().filter_map(Result::err) {
             let error = error.to_string();
             tracing::warn!(

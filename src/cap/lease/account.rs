@@ -91,7 +91,8 @@ impl Account {
 
     /// Measures the rate.
     pub fn measure_rate(&mut self, period_table: &PeriodTable, now: Instant) {
-        let (period, count) = (period_table.period.number, period_table.table.count());
+        let period = period_table.period.number;
+        let count = period_table.table.count();
         let before = std::mem::replace(
             &mut self.last_poll,
             Poll {
@@ -100,6 +101,7 @@ impl Account {
                 at: now,
             },
         );
+
         let passed = now.duration_since(before.at).as_secs_f64();
         if period == before.period && passed > 0.0 {
             let rate = count.saturating_sub(before.count) as f64 / passed;
@@ -114,7 +116,9 @@ impl Account {
         if record.next_call.is_some_and(|at| now < at) {
             return None;
         }
-        let (count, limit) = (period_table.table.count(), period_table.table.limit());
+
+        let count = period_table.table.count();
+        let limit = period_table.table.limit();
         let mut ahead = (total / MIN_BLOCK)
             .max((self.rate * AHEAD.as_secs_f64()) as u64)
             .max(1);
@@ -122,6 +126,7 @@ impl Account {
             // The rate is that of the lease, not of the requests.
             ahead = ahead.max(record.last_block.saturating_mul(2));
         }
+
         let wanted = (count + ahead).saturating_sub(limit);
         // A server that lost its data may know of less than this pod has.
         let left = total.saturating_sub(period_table.leased_by_all().max(limit));
@@ -130,6 +135,7 @@ impl Account {
         } else {
             0
         };
+
         let is_due = record
             .asked
             .is_none_or(|asked| now.duration_since(asked) >= ASK_INTERVAL);
@@ -139,27 +145,22 @@ impl Account {
         (units > 0 || is_due).then_some(units)
     }
 
-    /// Keeps an answer. Returns the units that the pod may use in addition, and whether the call
+    /// Keeps an answer, with the units that the pod may use in addition. Returns whether the call
     /// before had failed.
-    pub fn answered(
-        &mut self,
-        period_table: &PeriodTable,
-        lease: &Lease,
-        now: Instant,
-    ) -> (u64, bool) {
+    pub fn answered(&mut self, period_table: &PeriodTable, lease: &Lease, now: Instant) -> bool {
         period_table.set_leased_by_all(lease.all);
         let mut record = period_table.record();
-        let granted = lease.granted;
         *record = Record {
             id: record.id,
             recorded: lease.recorded,
             last_call: LastCall::Answered,
-            last_block: granted,
+            last_block: lease.granted,
             next_call: lease.was_lost.then(|| now + LOSS_PAUSE),
             asked: Some(now),
         };
+
         self.state.answered += 1;
-        (granted, self.state.failing.take().is_some())
+        self.state.failing.take().is_some()
     }
 
     /// Keeps a failure. Returns whether the call before had not failed.
@@ -247,7 +248,8 @@ mod tests {
             recorded,
             was_lost: false,
         };
-        table.add_leased(account.answered(table, &lease, now).0, true);
+        account.answered(table, &lease, now);
+        table.add_leased(granted, true);
     }
 
     fn timeout() -> RedisError {
@@ -338,7 +340,7 @@ mod tests {
             recorded: 100,
             was_lost: false,
         };
-        assert_eq!(account.answered(&table, &answer, now), (100, true));
+        assert!(account.answered(&table, &answer, now));
         table.add_leased(100, true);
         count(&table, 0..60);
         assert_eq!(account.units(&table, TOTAL, now), Some(60));
@@ -363,7 +365,7 @@ mod tests {
             recorded: 200,
             was_lost: false,
         };
-        assert_eq!(account.answered(&table, &answer, now), (7, true));
+        assert!(account.answered(&table, &answer, now));
         let member = table.record().member();
         assert_eq!((member.recorded, member.is_doubtful), (200, false));
     }
