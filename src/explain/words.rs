@@ -7,16 +7,23 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::report::{
-    AudienceExplained, BucketExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED,
-    OtherMembership, StrategyExplained, Unavailable, ValueExplained,
+    AudienceExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED, OtherMembership,
+    StrategyExplained, Unavailable, ValueExplained,
 };
 use crate::catalog::IdResult;
 use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
-use crate::strategy::{Membership, Reason, Tiers, ValueKey};
+use crate::strategy::{Membership, Reason, Tiers};
 use rtad_core::device::IdField;
 
 /// Different reasons that a conclusion lists.
 const MAX_REASONS: usize = 3;
+
+/// Strategies with one decision for one reason.
+struct ReasonGroup<'e> {
+    bid: bool,
+    because: String,
+    ids: Vec<&'e str>,
+}
 
 /// Seconds in words, in the two largest units.
 pub fn duration(seconds: u64) -> String {
@@ -52,7 +59,8 @@ pub fn unavailable(audience: &AudienceExplained) -> Option<String> {
                 .snapshot
                 .as_ref()
                 .map_or(0, |snapshot| snapshot.age_seconds);
-            let (age, limit) = (duration(age), duration(*max_age_seconds));
+            let age = duration(age);
+            let limit = duration(*max_age_seconds);
             format!("its snapshot is {age} old, and max_age is {limit}")
         }
         Unavailable::NotLoaded { error: Some(error) } => error.clone(),
@@ -60,6 +68,7 @@ pub fn unavailable(audience: &AudienceExplained) -> Option<String> {
             "no snapshot of it has been loaded yet".to_owned()
         }
     };
+
     Some(because)
 }
 
@@ -69,6 +78,7 @@ impl Explanation {
         let cause = Failure::ALL
             .into_iter()
             .find(|cause| cause.as_str() == failure.cause);
+
         let because = match cause.unwrap_or(Failure::Internal) {
             Failure::BadBody => {
                 let detail = failure.detail.as_deref().unwrap_or("no details");
@@ -79,7 +89,8 @@ impl Explanation {
                  must send it uncompressed"
             }
             Failure::TooLarge => {
-                let (size, limit) = (self.body.size_bytes, self.body.max_bytes);
+                let size = self.body.size_bytes;
+                let limit = self.body.max_bytes;
                 return format!("the body has {size} bytes, and server.max_body is {limit}");
             }
             Failure::BodyLost => "the body was incomplete or too late",
@@ -112,10 +123,12 @@ impl Explanation {
         if one.reason == NOT_CONFIGURED {
             return "the config does not map this id to a strategy".to_owned();
         }
+
         let outcome = if one.bid { "bid" } else { "no bid" };
         let reason = Reason::ALL
             .into_iter()
             .find(|reason| reason.as_str() == one.reason);
+
         match reason.expect("a decision's reason") {
             Reason::Member => self.of_member(one),
             Reason::NotMember => format!("no id is in {}", listed(&one.exclude, "or")),
@@ -150,16 +163,20 @@ impl Explanation {
             return None;
         }
         let chosen = one.values.iter().position(|value| value.chosen);
+
         let before = &one.values[..chosen.unwrap_or(one.values.len())];
         let because = before
             .iter()
-            .find_map(|value| self.without_value(one, value));
-        let because = because.map(|because| format!(", as {because}"));
+            .find_map(|value| self.without_value(one, value))
+            .map(|because| format!(", as {because}"));
         let Some(value) = chosen.map(|index| &one.values[index]) else {
             return Some(format!("no value fits{}", because.unwrap_or_default()));
         };
-        let number = |(key, number): (ValueKey, f64)| format!("{} {number}", key.as_str());
-        let numbers: Vec<String> = value.value.numbers().map(number).collect();
+
+        let mut numbers = Vec::new();
+        for (key, number) in value.value.numbers() {
+            numbers.push(format!("{} {number}", key.as_str()));
+        }
         let mut origin = Vec::new();
         match (&value.audience, value.tier) {
             (Some(audience), None) => origin.push(audience.clone()),
@@ -195,13 +212,14 @@ impl Explanation {
                 return None;
             }
         }
-        let because = self.without_audience(value);
-        because.or_else(|| {
-            let experiment = value.bucket.as_ref()?.split(':').next()?;
-            let mut known = one.buckets.iter();
-            let is_known = known.any(|found| found.experiment == experiment);
-            (!is_known).then(|| format!("the bucket in {experiment} is unknown"))
-        })
+
+        if let Some(because) = self.without_audience(value) {
+            return Some(because);
+        }
+        let experiment = value.bucket.as_ref()?.split(':').next()?;
+        let mut known = one.buckets.iter();
+        let is_known = known.any(|found| found.experiment == experiment);
+        (!is_known).then(|| format!("the bucket in {experiment} is unknown"))
     }
 
     /// The reason why the audience of an entry does not fit that might fit otherwise.
@@ -209,49 +227,46 @@ impl Explanation {
         let audience = self
             .audiences
             .iter()
-            .find(|one| Some(&one.name) == value.audience.as_ref());
-        let audience = audience?;
+            .find(|one| Some(&one.name) == value.audience.as_ref())?;
         let name = &audience.name;
         let is_member = audience.answer == Some(Membership::Member);
         let is_incomplete = self
             .failure
             .as_ref()
             .is_some_and(|one| one.cause == Failure::TooManyIds.as_str());
+
         match (&audience.snapshot, value.tier) {
             _ if !audience.available => Some(format!("{name} is unavailable")),
             (_, Some(_)) if is_member && is_incomplete => {
                 Some(format!("another id may have a greater value in {name}"))
             }
             (Some(snapshot), Some(Tiers::Range(..))) if is_member && audience.tier.is_none() => {
-                Some(match snapshot.has_values {
-                    true => format!("the device has no value in {name}"),
-                    false => format!("{name} was built without values"),
-                })
+                if snapshot.has_values {
+                    Some(format!("the device has no value in {name}"))
+                } else {
+                    Some(format!("{name} was built without values"))
+                }
             }
             _ => None,
         }
     }
 
     fn of_member(&self, one: &StrategyExplained) -> String {
-        let is_of_device =
-            |id: &&IdExplained| one.device.as_ref().is_none_or(|device| *device == id.value);
-        let of_id = |id: &IdExplained, audience: &AudienceExplained| {
-            let mut found = id.audiences.iter().filter(|one| one.name == audience.name);
-            found.any(|one| one.answer == Some(Membership::Member))
-        };
-        for audience in self
-            .audiences
-            .iter()
-            .filter(|it| one.exclude.contains(&it.name))
-        {
-            let mut ids = self.ids.iter().filter(is_of_device);
-            let path = match ids.find(|id| of_id(id, audience)) {
+        let excluded = self.audiences.iter();
+        for audience in excluded.filter(|it| one.exclude.contains(&it.name)) {
+            let member = self.ids.iter().find(|id| {
+                let mut audiences = id.audiences.iter().filter(|it| it.name == audience.name);
+                one.device.as_ref().is_none_or(|device| *device == id.value)
+                    && audiences.any(|it| it.answer == Some(Membership::Member))
+            });
+            let path = match member {
                 Some(id) => id.path.as_str(),
                 None if audience.answer == Some(Membership::Member) => "the device",
                 None => continue,
             };
             return format!("{path} is in {}, which it excludes", audience.name);
         }
+
         "the device is a member".to_owned()
     }
 
@@ -261,6 +276,7 @@ impl Explanation {
             .failure
             .as_ref()
             .map(|failure| self.of_failure(failure));
+
         if self.strategies.is_empty() {
             return match failure {
                 Some(because) => format!("Rejected, because {because}."),
@@ -271,38 +287,48 @@ impl Explanation {
                 None => "No bid, because the request names no strategy.".to_owned(),
             };
         }
+
         if self.strategies.iter().any(|one| one.device.is_some()) {
             let bids = self.strategies.iter().filter(|one| one.bid && !one.shadow);
             let accepted: BTreeSet<_> = bids.filter_map(|one| one.device.as_ref()).collect();
             let devices: BTreeSet<_> = self.strategies.iter().map(|one| &one.device).collect();
-            let (accepted, devices) = (accepted.len(), devices.len());
+            let accepted = accepted.len();
+            let devices = devices.len();
             return format!(
                 "Accepts {accepted} of {devices} different ids, each a device of its own."
             );
         }
-        let mut groups: Vec<(bool, String, Vec<&str>)> = Vec::new();
+
+        let mut groups: Vec<ReasonGroup<'_>> = Vec::new();
         for one in &self.strategies {
             let because = match &failure {
                 Some(because) if one.reason == Reason::Unavailable.as_str() => because.clone(),
                 _ => self.of_strategy(one),
             };
-            match groups
+            let group = groups
                 .iter_mut()
-                .find(|(bid, same, _)| *bid == one.bid && *same == because)
-            {
-                Some((.., ids)) if !ids.contains(&one.id.as_str()) => ids.push(&one.id),
-                Some(_) => {}
-                None => groups.push((one.bid, because, vec![&one.id])),
+                .find(|group| group.bid == one.bid && group.because == because);
+            match group {
+                Some(group) if group.ids.contains(&one.id.as_str()) => {}
+                Some(group) => group.ids.push(&one.id),
+                None => groups.push(ReasonGroup {
+                    bid: one.bid,
+                    because,
+                    ids: vec![&one.id],
+                }),
             }
         }
-        let part = |(bid, because, ids): &(bool, String, Vec<&str>)| {
+
+        let mut parts = Vec::new();
+        for ReasonGroup { bid, because, ids } in groups.iter().take(MAX_REASONS) {
             let outcome = if *bid { "bid" } else { "no bid" };
-            format!("{outcome} for {}, because {because}", listed(ids, "and"))
-        };
-        let mut parts: Vec<String> = groups.iter().take(MAX_REASONS).map(part).collect();
+            let names = listed(ids, "and");
+            parts.push(format!("{outcome} for {names}, because {because}"));
+        }
         if groups.len() > MAX_REASONS {
             parts.push("the others as listed above".to_owned());
         }
+
         let mut sentence = parts.join("; ") + ".";
         sentence[..1].make_ascii_uppercase();
         sentence
@@ -316,6 +342,7 @@ fn of_unknown(one: &StrategyExplained) -> String {
         .as_ref()
         .expect("an unavailable decision has its unknown parts");
     let mut parts = Vec::new();
+
     if !unknown.audiences.is_empty() {
         let verb = if unknown.audiences.len() == 1 {
             "is"
@@ -337,6 +364,7 @@ fn of_unknown(one: &StrategyExplained) -> String {
             listed(&unknown.experiments, "and")
         ));
     }
+
     parts.join(", ")
 }
 
@@ -350,16 +378,18 @@ fn of_rule(one: &StrategyExplained) -> String {
     } else {
         ("does not hold", "would")
     };
+
     let mut text = format!("its rule {} {verb}", when.rule);
-    let change = |change: &OtherMembership| match change.answer {
-        Some(Membership::Member) => format!("in {}", change.audience),
-        _ => format!("not in {}", change.audience),
-    };
-    let changes = when
-        .changes
-        .iter()
-        .map(|changes| listed(&changes.iter().map(change).collect::<Vec<_>>(), "and"));
-    let changes: Vec<_> = changes.collect();
+    let mut changes = Vec::new();
+    for memberships in &when.changes {
+        let mut places = Vec::new();
+        for OtherMembership { audience, answer } in memberships {
+            let is_in = *answer == Some(Membership::Member);
+            let word = if is_in { "in" } else { "not in" };
+            places.push(format!("{word} {audience}"));
+        }
+        changes.push(listed(&places, "and"));
+    }
     if !changes.is_empty() {
         text += &format!("; it {other} if the device were {}", listed(&changes, "or"));
     }
@@ -368,14 +398,15 @@ fn of_rule(one: &StrategyExplained) -> String {
 
 /// The device's parts in the strategy's experiments.
 fn of_buckets(one: &StrategyExplained) -> String {
-    let part = |bucket: &BucketExplained| {
-        let (experiment, part) = (&bucket.experiment, &bucket.bucket);
-        match bucket.unit {
+    let mut parts = Vec::new();
+    for bucket in &one.buckets {
+        let experiment = &bucket.experiment;
+        let part = &bucket.bucket;
+        parts.push(match bucket.unit {
             Some(unit) => format!("{experiment}:{part} by its {unit}"),
             None => format!("{experiment}:{part}, as it has no id of the experiment's kinds"),
-        }
-    };
-    let parts: Vec<_> = one.buckets.iter().map(part).collect();
+        });
+    }
     format!("the device is in {}", listed(&parts, "and"))
 }
 
