@@ -15,12 +15,14 @@
 //! | `request` | explains a captured request |
 //! | `id` | explains a single id |
 //! | `parts` | audiences and strategies of an explanation |
+//! | `explainer` | what explanations read |
 //! | `report` | the explanation, as data |
 //! | `trace` | a request's ids with their results, and its other fields |
 //! | `input` | hex and base64 to bytes |
 //!
 //! This module does *not* load snapshots or read sockets.
 
+mod explainer;
 mod id;
 pub mod input;
 mod parts;
@@ -30,6 +32,7 @@ mod text;
 mod trace;
 mod words;
 
+pub use explainer::Explainer;
 pub use id::{AskedId, IdExplanation, explain_id};
 pub use report::Explanation;
 pub use request::{Captured, audiences_of, explain};

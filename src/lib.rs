@@ -16,8 +16,8 @@
 //! | `replay` | decisions of a log, made again |
 //! | `serve` | the running process: assembly, threads, ports, reload, drain |
 //! | `http` | routes of both ports |
-//! | `log` | the decision log |
 //! | `explain` | the reason for an answer, in words |
+//! | `log` | the decision log |
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
 //! | `platform` | wire formats |

@@ -22,6 +22,7 @@ mod thread;
 mod upload;
 
 pub use facts::{Decided, LoggedRequest};
+pub use key::LogKey;
 pub use tap::{DecidedRead, LogTap, LoggedAnswer, PendingRow};
 pub use thread::DecisionLog;
 

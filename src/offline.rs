@@ -13,7 +13,8 @@ use rtad_core::device::KeyMaker;
 
 use crate::config::{ConfigError, ConfigUse, Flags};
 use crate::explain::input;
-use crate::explain::{Captured, Explanation, audiences_of, explain};
+use crate::explain::{Captured, Explainer, Explanation, audiences_of, explain};
+use crate::log::LogKey;
 use crate::platform::{IdReader, RequestHead};
 use crate::serve::{Assembly, StartError, open_store};
 use crate::sync::{Shared, Syncer};
@@ -192,6 +193,14 @@ async fn explained(
         KeyMaker::with_extra_blanks(&assembly.config.ids.blank),
         &shared.telemetry,
     );
-    let explained = explain(&serving.load(), &platform, &ids, &shared.polls, captured);
+    let log = assembly.config.log.as_ref();
+    let log_key = log.map(|log| LogKey::new(log.secret.expose()));
+    let explainer = Explainer {
+        catalog: &serving.load(),
+        ids: &ids,
+        history: &shared.polls,
+        log_key: log_key.as_ref(),
+    };
+    let explained = explain(&explainer, &platform, captured);
     Ok(explained.without_caps(&assembly.config.strategies))
 }

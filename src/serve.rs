@@ -244,6 +244,7 @@ impl SharedParts {
             shared: self.shared.clone(),
             gauges: Gauges::default(),
             ids: Arc::clone(&self.ids),
+            log: self.log.clone(),
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),
             room: BodyRoom::new(ADMIN_MAX_BUFFERED),

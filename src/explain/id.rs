@@ -7,12 +7,12 @@ use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
+use super::explainer::Explainer;
 use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, StrategyExplained};
-use crate::catalog::{Catalog, IdResult, RequestKeys};
-use crate::platform::{IdReader, Keys, Verdicts};
+use crate::catalog::{IdResult, RequestKeys};
+use crate::platform::{Keys, Verdicts};
 use crate::strategy::{AttributeValues, Units};
-use crate::sync::SyncHistory;
 use rtad_core::device::{DeviceKey, IdKind, Unusable};
 
 /// An id to explain.
@@ -46,19 +46,18 @@ struct IdReading {
     /// Four hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     shard: Option<String>,
+    /// The device in the decision log, if its request has no other id; 32 hex digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_device: Option<String>,
     audiences: Vec<AudienceExplained>,
     strategies: Vec<StrategyExplained>,
 }
 
 /// Explains an id of a kind, or of each kind that accepts it, for all audiences and strategies.
 /// Costs a few lookups per audience.
-pub fn explain_id(
-    catalog: &Catalog,
-    ids: &IdReader,
-    history: &SyncHistory,
-    asked: &AskedId<'_>,
-) -> IdExplanation {
+pub fn explain_id(explainer: &Explainer<'_>, asked: &AskedId<'_>) -> IdExplanation {
     let AskedId { id, kind, .. } = *asked;
+    let ids = explainer.ids;
     // The index of a raw field is that of its kind.
     let read_as = |kind: IdKind| (kind, ids.key_uncounted(kind.into(), id.as_bytes()));
     let kinds = kind.map_or_else(|| IdKind::ALL.to_vec(), |kind| vec![kind]);
@@ -76,19 +75,19 @@ pub fn explain_id(
     }
     let readings = groups
         .into_iter()
-        .map(|(key, kinds)| read(catalog, history, asked, key, &kinds));
+        .map(|(key, kinds)| read(explainer, asked, key, &kinds));
     IdExplanation {
         readings: readings.collect(),
     }
 }
 
 fn read(
-    catalog: &Catalog,
-    history: &SyncHistory,
+    explainer: &Explainer<'_>,
     asked: &AskedId<'_>,
     key: Result<DeviceKey, Unusable>,
     kinds: &[IdKind],
 ) -> IdReading {
+    let catalog = explainer.catalog;
     let first = *kinds.first().expect("a reading has a kind");
     let result = match key {
         Ok(_) => IdResult::Usable,
@@ -105,7 +104,7 @@ fn read(
 
     let mut audiences = Vec::new();
     for index in 0..catalog.audiences().len() {
-        audiences.push(explain_audience(catalog, index, &device.facts, history));
+        audiences.push(explain_audience(explainer, index, &device.facts));
     }
 
     let all = 0..catalog.strategies().len();
@@ -130,6 +129,7 @@ fn read(
         canonical: key.and_then(|key| canonical(asked.id, first, key)),
         md5: key.map(|key| const_hex::encode(key.as_bytes())),
         shard: key.map(|key| format!("{:04x}", key.shard())),
+        log_device: explainer.log_device(&keys),
         audiences,
         strategies,
     }

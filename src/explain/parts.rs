@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::explainer::Explainer;
 use super::report::{
     AudienceExplained, BucketExplained, OtherMembership, ScheduleExplained, SnapshotExplained,
     StrategyExplained, Unavailable, UnknownExplained, ValueExplained, WhenExplained,
@@ -16,12 +17,11 @@ use rtad_core::device::{Case, DeviceKey, IdKind, trim};
 
 /// The state of an audience, and its answer about the device of the facts, if it was asked.
 pub fn explain_audience(
-    catalog: &Catalog,
+    explainer: &Explainer<'_>,
     index: usize,
     facts: &Facts<'_>,
-    history: &SyncHistory,
 ) -> AudienceExplained {
-    let audience = &catalog.audiences()[index];
+    let audience = &explainer.catalog.audiences()[index];
     let mut membership = None;
     let mut value = None;
     if let Some(answer) = facts.answer_of(index) {
@@ -45,7 +45,7 @@ pub fn explain_audience(
     AudienceExplained {
         name: audience.name.to_string(),
         available: audience.available().is_some(),
-        unavailable: unavailable(audience, age, history),
+        unavailable: unavailable(audience, age, explainer.history),
         snapshot,
         answer: membership,
         tier: value,

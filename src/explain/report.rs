@@ -21,6 +21,9 @@ pub struct Explanation {
     pub(super) access: AccessChecked,
     pub(super) notes: Vec<Note>,
     pub(super) ids: Vec<IdExplained>,
+    /// The device in the decision log, in 32 hex digits, if there is a log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) log_device: Option<String>,
     pub(super) audiences: Vec<AudienceExplained>,
     pub(super) strategies: Vec<StrategyExplained>,
     pub(super) failure: Option<FailureExplained>,
@@ -85,6 +88,9 @@ pub(super) struct IdExplained {
     /// Four hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shard: Option<String>,
+    /// The device in the decision log, if each id of the request is a device of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) log_device: Option<String>,
     /// Memberships of this id alone, if its key is usable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) audiences: Vec<IdInAudience>,

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use http::HeaderMap;
 
+use super::explainer::Explainer;
 use super::input::Encoding;
 use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategy};
 use super::report::{
@@ -16,11 +17,9 @@ use super::report::{
 use super::trace::{Trace, TracedId};
 use crate::catalog::{Catalog, IdResult, RequestKeys};
 use crate::platform::{
-    Admission, Failure, IdReader, Keys, MAX_IDS, Platform, Purpose, Read, ReadError, RequestHead,
-    Verdicts,
+    Admission, Failure, Keys, MAX_IDS, Platform, Purpose, Read, ReadError, RequestHead, Verdicts,
 };
 use crate::strategy::{Facts, Strategy, Tier, Units};
-use crate::sync::SyncHistory;
 
 /// A captured request.
 #[derive(Clone)]
@@ -55,12 +54,11 @@ impl fmt::Debug for Captured<'_> {
 ///
 /// If the platform is not one of the catalog's.
 pub fn explain(
-    catalog: &Catalog,
+    explainer: &Explainer<'_>,
     platform: &Platform,
-    ids: &IdReader,
-    history: &SyncHistory,
     captured: Captured<'_>,
 ) -> Explanation {
+    let Explainer { catalog, ids, .. } = *explainer;
     let Captured {
         head,
         at: time,
@@ -117,7 +115,7 @@ pub fn explain(
 
     let indexes = named_audiences(catalog, platform);
     let strategies = match is_of_devices {
-        true => explain_devices(catalog, platform, &read, time, &mut trace, decided),
+        true => explain_devices(explainer, platform, &read, time, &mut trace, decided),
         false => {
             let verdicts = decided
                 .pop()
@@ -131,7 +129,7 @@ pub fn explain(
     let facts = facts_of_keys(catalog, keys);
     let mut audiences = Vec::new();
     for index in &indexes {
-        audiences.push(explain_audience(catalog, *index, &facts, history));
+        audiences.push(explain_audience(explainer, *index, &facts));
     }
     let mut ids = Vec::new();
     for id in &trace.ids {
@@ -156,6 +154,7 @@ pub fn explain(
         access,
         notes: trace.notes,
         ids,
+        log_device: explainer.log_device(keys),
         audiences,
         strategies,
         failure,
@@ -231,6 +230,7 @@ fn explain_traced(catalog: &Catalog, id: &TracedId, indexes: &BTreeSet<usize>) -
             .and_then(|key| canonical(&id.value, id.field.kind(), key)),
         md5: id.key.map(|key| const_hex::encode(key.as_bytes())),
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
+        log_device: id.log_device.clone(),
         audiences,
     }
 }
@@ -269,7 +269,7 @@ fn explain_strategies(
 /// The strategies' decisions about each id as a device of its own. The trace gets the results of
 /// its ids.
 fn explain_devices(
-    catalog: &Catalog,
+    explainer: &Explainer<'_>,
     platform: &Platform,
     read: &Read<'_>,
     at: Option<SystemTime>,
@@ -280,8 +280,12 @@ fn explain_devices(
     let listed = trace.ids.len();
     trace.ids.clear();
     for (mut device, verdicts) in decided.into_iter().take(listed) {
+        let catalog = explainer.catalog;
         let strategies = explain_strategies(catalog, platform, read, at, &device, &verdicts);
-        let Some(id) = device.ids.pop() else { continue };
+        let Some(mut id) = device.ids.pop() else {
+            continue;
+        };
+        id.log_device = explainer.log_device(&device.keys);
         let of_device = |one| StrategyExplained {
             device: Some(id.value.clone()),
             ..one

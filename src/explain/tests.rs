@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::input::Encoding;
 use super::*;
 use crate::catalog::{Audience, Catalog, CatalogParts};
+use crate::log::LogKey;
 use crate::platform::tencent::{Device, RtaRequest, device};
 use crate::platform::{Admission, Failure, IdReader, MAX_IDS, Read, RequestHead, ocean};
 use crate::serve::Assembly;
@@ -125,6 +126,7 @@ fn catalog(config: &str, telemetry: &Telemetry) -> Catalog {
 struct Fixture {
     catalog: Catalog,
     ids: IdReader,
+    log_key: Option<LogKey>,
 }
 
 fn fixture() -> Fixture {
@@ -137,6 +139,7 @@ fn fixture_of(config: &str) -> Fixture {
     Fixture {
         catalog,
         ids: IdReader::new(KeyMaker::default(), &telemetry),
+        log_key: None,
     }
 }
 
@@ -181,13 +184,13 @@ impl Fixture {
             max_body: 1024,
         };
         let platform = &self.catalog.platform_named(platform).unwrap().platform;
-        explain(
-            &self.catalog,
-            platform,
-            &self.ids,
-            &SyncHistory::default(),
-            captured,
-        )
+        let explainer = Explainer {
+            catalog: &self.catalog,
+            ids: &self.ids,
+            history: &SyncHistory::default(),
+            log_key: self.log_key.as_ref(),
+        };
+        explain(&explainer, platform, captured)
     }
 
     fn json(&self, platform: &str, body: &[u8]) -> Value {

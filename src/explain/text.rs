@@ -39,6 +39,9 @@ impl Display for Explanation {
             table(f, &rows.collect::<Vec<_>>())?;
         }
         self.ids(f)?;
+        if let Some(device) = &self.log_device {
+            writeln!(f, "\nDevice in the decision log: {device}")?;
+        }
         if !self.audiences.is_empty() {
             writeln!(f, "\nAudiences")?;
             table(
@@ -136,6 +139,8 @@ fn id_details(id: &IdExplained) -> String {
             .map(|md5| format!("md5 {md5}")),
     );
     details.extend(id.shard.as_ref().map(|shard| format!("shard {shard}")));
+    let log_device = id.log_device.as_ref();
+    details.extend(log_device.map(|device| format!("{device} in the decision log")));
     details.extend(id.audiences.iter().map(|one| match one.answer {
         Some(Membership::Member) => format!("in {}{}", one.name, tier(one.tier)),
         Some(Membership::NotMember) => format!("not in {}", one.name),

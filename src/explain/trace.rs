@@ -15,6 +15,8 @@ pub struct TracedId {
     pub(super) value: String,
     pub(super) found: IdResult,
     pub(super) key: Option<DeviceKey>,
+    /// The device in the decision log, if each id of the request is a device of its own.
+    pub(super) log_device: Option<String>,
 }
 
 /// Another field of the request.
@@ -55,6 +57,7 @@ impl Trace {
                     value,
                     found,
                     key,
+                    log_device: None,
                 });
             }
         });

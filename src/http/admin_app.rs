@@ -13,7 +13,9 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::gauges::Gauges;
-use crate::catalog::Serving;
+use crate::catalog::{Catalog, Serving};
+use crate::explain::Explainer;
+use crate::log::{DecisionLog, LogKey};
 use crate::platform::IdReader;
 use crate::sync::Shared;
 
@@ -54,6 +56,8 @@ pub struct AdminApp {
     pub gauges: Gauges,
     /// Reads the ids of explained requests.
     pub ids: Arc<IdReader>,
+    /// The decision log, whose names of devices explanations show.
+    pub log: Option<Arc<DecisionLog>>,
     /// Largest body of a platform, in bytes.
     pub max_body: usize,
     /// Time for a body to arrive.
@@ -83,6 +87,25 @@ impl AdminApp {
         };
         let read = body::read(body, limits, |length| self.room.take(length, Share::Whole));
         Ok(read.await?.bytes)
+    }
+
+    /// The secret that names devices in the decision log.
+    pub(super) fn log_key(&self) -> Option<Arc<LogKey>> {
+        Some(self.log.as_ref()?.key())
+    }
+
+    /// Explanations by a catalog, with the names of a log.
+    pub(super) fn explainer<'a>(
+        &'a self,
+        catalog: &'a Catalog,
+        log_key: Option<&'a LogKey>,
+    ) -> Explainer<'a> {
+        Explainer {
+            catalog,
+            ids: &self.ids,
+            history: &self.shared.polls,
+            log_key,
+        }
     }
 }
 

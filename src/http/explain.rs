@@ -60,7 +60,9 @@ pub async fn explained(
         max_body: app.max_body,
     };
 
-    let explanation = explain(&catalog, platform, &app.ids, &app.shared.polls, captured);
+    let log_key = app.log_key();
+    let explainer = app.explainer(&catalog, log_key.as_deref());
+    let explanation = explain(&explainer, platform, captured);
     Ok(json_of(StatusCode::OK, &explanation))
 }
 
@@ -129,6 +131,9 @@ pub async fn id_explained(
         kind: known_kind,
         at: at.map(SystemTime::from),
     };
-    let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.polls, &asked);
+    let catalog = app.serving.load();
+    let log_key = app.log_key();
+    let explainer = app.explainer(&catalog, log_key.as_deref());
+    let explanation = explain_id(&explainer, &asked);
     Ok(json_of(StatusCode::OK, &explanation))
 }

@@ -166,6 +166,11 @@ impl DecisionLog {
         });
     }
 
+    /// The secret that names devices at present.
+    pub fn key(&self) -> Arc<LogKey> {
+        self.key.load_full()
+    }
+
     /// The log of a worker.
     pub fn tap(&self) -> LogTap {
         let (producer, consumer) = RingBuffer::new(RING_BYTES);

@@ -114,6 +114,10 @@ fn row_holds_the_facts_of_an_answer() {
         "device": { "oaid": NEW_VIP }, "attributes": { "os": "ios" } }),
     );
     decide(&mut client, &json!({ "device": {} }));
+    let mut admin = rtad.connect_admin();
+    let explained = admin.post("/v1/explain/tencent", tencent(OLD_VIP)).ok();
+    let id = json!({ "id": OLD_VIP, "kind": "oaid" }).to_string();
+    let id_explained = admin.post("/v1/explain", id).ok();
     let (rows, stderr) = stop(rtad, &store);
     assert_eq!(rows.len(), 6, "{rows:#?} {stderr}");
 
@@ -179,6 +183,10 @@ fn row_holds_the_facts_of_an_answer() {
     let hmac: Vec<u8> = serde_json::from_value(device["hmac"].clone()).unwrap();
     assert_eq!(hmac, hmac_of(&key("oaid", OLD_VIP)));
     assert_eq!(device["secret"], "d1636338");
+    let name = const_hex::encode(hmac);
+    assert_eq!(explained["log_device"], name);
+    assert_eq!(id_explained["readings"][0]["log_device"], name);
+    assert!(!stderr.contains(&name), "{stderr}");
 
     assert_eq!(unauthorized["failure"], "unauthorized");
     assert_eq!(unauthorized["facts"], Value::Null);
@@ -261,8 +269,11 @@ fn batch_has_a_row_for_each_device() {
     let rules = log(&store, &format!("sample = 1.0\nraw = \"sampled\"\n{batch}"));
     let rtad = Rtad::serve(&store.config_file("api = { public = true }", &rules), &[]);
     let body = json!({ "oaids": [OLD_VIP, NON_MEMBER] }).to_string();
-    let answer = rtad.connect().post("/batch", body).ok();
+    let answer = rtad.connect().post("/batch", &body).ok();
     assert_eq!(answer, json!({ "oaids": [NON_MEMBER] }));
+    let explained = rtad.connect_admin().post("/v1/explain/batch", &body).ok();
+    assert_eq!(explained.get("log_device"), None);
+    let mut explained_ids = explained["ids"].as_array().unwrap().iter();
     let (rows, stderr) = stop(rtad, &store);
     assert_eq!(rows.len(), 2, "{rows:#?} {stderr}");
     for (row, (id, reason)) in rows
@@ -275,6 +286,8 @@ fn batch_has_a_row_for_each_device() {
         );
         let hmac: Vec<u8> = serde_json::from_value(row["facts"]["device"]["hmac"].clone()).unwrap();
         assert_eq!(hmac, hmac_of(&key("oaid", id)));
+        let explained = explained_ids.next().unwrap();
+        assert_eq!(explained["log_device"], const_hex::encode(hmac));
         let decisions = row["facts"]["decisions"].as_array().unwrap();
         assert_eq!(
             (decisions.len(), &decisions[0]["reason"]),

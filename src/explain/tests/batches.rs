@@ -20,6 +20,7 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
     let fixture = Fixture {
         catalog,
         ids: IdReader::new(KeyMaker::default(), &telemetry),
+        log_key: None,
     };
     let body = format!(r#"{{"id":"r1","users":["{OAID}","somebody","u1","","u1"]}}"#);
     let explanation = fixture.with_headers("batch", &[], body.as_bytes());
@@ -126,6 +127,7 @@ fn batch_has_a_limit_of_devices() {
     let fixture = Fixture {
         catalog,
         ids: IdReader::new(KeyMaker::default(), &telemetry),
+        log_key: None,
     };
     let users = |count: usize| {
         let users: Vec<_> = (0..count).map(|n| format!("u{n}")).collect();

@@ -297,6 +297,7 @@ strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
     let fixture = Fixture {
         catalog,
         ids: IdReader::new(KeyMaker::default(), &telemetry),
+        log_key: None,
     };
     let request = ocean::Req {
         rta_ids: vec![1, 2, 3],

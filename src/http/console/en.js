@@ -149,6 +149,7 @@ export const en = {
   canonical: "Hashed form",
   md5: "md5",
   shard: "Shard",
+  "log-device": "Device in the decision log",
   audience: "Audience",
   says: "Membership",
   "served-from": "Snapshot",

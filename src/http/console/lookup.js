@@ -145,6 +145,7 @@ const inShort = ({ strategies }) =>
 /** One reading of the id. */
 function showReading(reading) {
   const { kinds, result, canonical, md5, shard, audiences, strategies } = reading;
+  const logDevice = reading.log_device;
   const because =
     result === "malformed" && kinds.length > 1 ? t("because-no-kind") : t(`because-${result}`);
   return el(
@@ -162,6 +163,7 @@ function showReading(reading) {
         canonical && [t("canonical"), code(canonical)],
         [t("md5"), code(md5)],
         [t("shard"), code(shard)],
+        logDevice && [t("log-device"), code(logDevice)],
       ]),
     strategiesTable(strategies, audiences),
     result === "usable" ? audiencesTable(audiences) : undefined,
@@ -192,6 +194,7 @@ function showRequest(explanation) {
         t("body-read", { size: bytes(body.size_bytes), encoding: t(`encoding-${body.read_as}`) }),
       ],
       [t("access"), t(`access-${access}`)],
+      explanation.log_device && [t("log-device"), code(explanation.log_device)],
       [
         t("the-answer"),
         t("answer-size", { status: answer.status, size: bytes(answer.size_bytes) }),
@@ -327,6 +330,7 @@ function idsTable(ids) {
       );
       const key = el("span", {}, code(id.md5 ?? "–"));
       if (id.canonical) key.append(el("br"), `${t("canonical")}: `, code(id.canonical));
+      if (id.log_device) key.append(el("br"), `${t("log-device")}: `, code(id.log_device));
       const field = el("span", {}, id.path, el("br"), el("small", {}, id.kind));
       return [
         field,

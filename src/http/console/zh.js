@@ -148,6 +148,7 @@ export const zh = {
   canonical: "计算 md5 的形式",
   md5: "md5",
   shard: "分片",
+  "log-device": "决策日志里的设备",
   audience: "人群包",
   says: "是否命中",
   "served-from": "快照",

@@ -89,6 +89,26 @@ fn text_lists_ids_memberships_and_decisions() {
     );
 }
 
+/// The name is that of `src/log/key.rs`: `868049039501257` under this secret.
+#[test]
+fn device_has_its_name_of_the_decision_log() {
+    let (store, config) = served();
+    let before = text(&config, "tencent", &[], TENCENT_REQUEST.as_bytes());
+    assert!(!before.contains("decision log"), "{before}");
+
+    let log = "[log]\nto = \"log\"\nkey_secret = \"0123456789abcdef\"\n";
+    let config = store.config_file("max_body = \"1KiB\"", &format!("{RULES}{PLATFORMS}{log}"));
+    let explained = text(&config, "ocean", &[], OCEAN_REQUEST.as_bytes());
+    let line = "Device in the decision log: 7460cbe53605aee394a38fdc30c478f5";
+    assert!(explained.lines().any(|found| found == line), "{explained}");
+    // The platform caches the answer by the other id.
+    let explained = json(&config, "tencent", TENCENT_REQUEST.as_bytes());
+    let name = explained["log_device"].as_str().unwrap();
+    assert_ne!(name, "7460cbe53605aee394a38fdc30c478f5");
+    let unread = json(&config, "tencent", b"ff");
+    assert_eq!(unread.get("log_device"), None);
+}
+
 /// Only a pod knows the counts of a cap.
 #[test]
 fn unchecked_caps_of_bids_are_named() {

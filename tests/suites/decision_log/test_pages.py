@@ -114,14 +114,18 @@ def test_names_of_files_are_those_of_the_reference(folder):
         assert re.fullmatch(name, str(file.relative_to(folder)))
 
 
-def test_function_of_the_reference_names_devices(log):
-    [code] = re.findall(r"^```python\n(.*?)^```$", REFERENCE, re.M | re.S)
-    names = {}
-    exec(code, names)
-    found = log.execute("SELECT device FROM log WHERE request_id = 'r-7'").fetchone()[0]
-    assert found == names["device"](SECRET.encode(), imei(7))
-    key = hashlib.md5(imei(7).encode()).digest()
-    assert found == hmac.new(SECRET.encode(), key, hashlib.sha256).digest()[:16]
+def test_explanation_has_the_name_that_finds_rows_of_a_device(log, folder):
+    key = hashlib.md5(imei(7).encode())
+    request = tencent_pb2.RtaRequest(id="r-7")
+    request.device.imei_md5sum = key.hexdigest()
+    command = f"{pages.FOLDER}/rtad explain --config rtad-a.toml --platform tencent --json -"
+    said = pages.run(command, cwd=folder, input=request.SerializeToString().hex())
+    name = json.loads(said)["log_device"]
+    assert name == hmac.new(SECRET.encode(), key.digest(), hashlib.sha256).digest()[:16].hex()
+    [query] = re.findall(r"^```sql\n(.*?)^```$", REFERENCE, re.M | re.S)
+    rows = dictionaries(log.execute(re.sub("[0-9a-f]{32}", name, query)))
+    assert "r-7" in {row["request_id"] for row in rows}
+    assert {row["device"].hex() for row in rows} == {name}
 
 
 def test_config_of_the_guide_is_accepted(folder):
