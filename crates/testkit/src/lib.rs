@@ -12,6 +12,7 @@
 //! | [`random`] | deterministic pseudo-random numbers and keys |
 //! | [`sandbox`] | a folder with inputs and a store, and runs of programs in it |
 //! | [`server`] | a file server with injected faults |
+//! | [`cloud`] | a bucket of S3, Alibaba OSS or Tencent COS |
 //! | [`faulty_store`] | a store in memory with injected faults |
 //! | [`store`] | keys, signatures, snapshots, and test stores |
 //! | [`platform`] | golden requests of ad platforms |
@@ -27,6 +28,7 @@
 
 pub mod cgroup;
 pub mod client;
+pub mod cloud;
 pub mod config_reference;
 pub mod faulty_store;
 pub mod mistakes;
