@@ -12,7 +12,7 @@ use crate::url::{Location, UrlError, redacted};
 
 /// Accepted URLs of a folder, for messages.
 pub const ACCEPTED_FOLDERS: &str = "a directory, file:///directory, s3://bucket/prefix, \
-    gs://bucket/prefix or az://container/prefix";
+    gs://bucket/prefix, az://container/prefix, oss://bucket/prefix or cos://bucket/prefix";
 
 /// A folder.
 #[derive(Debug, Clone)]

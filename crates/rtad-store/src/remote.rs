@@ -1,7 +1,8 @@
-//! Remote stores: S3, Google Cloud Storage, Azure Blob Storage, and any HTTP server.
+//! Remote stores: S3, Google Cloud Storage, Azure Blob Storage, Alibaba OSS, Tencent COS, and any
+//! HTTP server.
 //!
 //! Credentials come from the environment, as each vendor's tools read them (`AWS_…`, `GOOGLE_…`,
-//! `AZURE_…`). They are in no error and no `Debug`.
+//! `AZURE_…`, `OSS_…`, `COS_…`). They are in no error and no `Debug`.
 //!
 //! The HTTP client differs from object_store's default in three ways:
 //!
@@ -11,7 +12,9 @@
 //!
 //! A request is tried three times within seconds. Later retries are up to the caller.
 
+mod clouds;
 mod environment;
+mod forbid;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +50,8 @@ pub fn bucket(
             BucketKind::S3 => "S3",
             BucketKind::Google => "Google",
             BucketKind::Azure => "Azure",
+            BucketKind::Oss => "OSS",
+            BucketKind::Cos => "COS",
         },
         source: source.into(),
     })?;
@@ -76,11 +81,18 @@ pub fn bucket(
                 .with_http_connector(connector)
                 .build()?,
         ),
+        BucketKind::Oss => Arc::new(clouds::bucket(&clouds::OSS, name, &variable)?),
+        BucketKind::Cos => Arc::new(clouds::bucket(&clouds::COS, name, &variable)?),
     };
     Ok(match prefix.parts_count() {
         0 => bucket,
         _ => Arc::new(PrefixStore::new(bucket, prefix.clone())),
     })
+}
+
+/// An environment variable, unless it is not UTF-8.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Refuses an endpoint of plain HTTP unless it is allowed: the client's own error comes with the
@@ -140,7 +152,10 @@ fn retries() -> RetryConfig {
 
 /// Creates clients that follow no redirect to another host.
 #[derive(Debug, Default)]
-struct SameHost {}
+struct SameHost {
+    /// A name of this machine that its resolver may not know.
+    loopback: Option<String>,
+}
 
 impl HttpConnector for SameHost {
     /// Honors two options: plain HTTP, and a shorter connect time-out, which object_store sets for
@@ -158,7 +173,11 @@ impl HttpConnector for SameHost {
         // Fails if a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = || {
-            reqwest::Client::builder()
+            let builder = match &self.loopback {
+                Some(name) => reqwest::Client::builder().resolve(name, clouds::LOOPBACK),
+                None => reqwest::Client::builder(),
+            };
+            builder
                 .user_agent(concat!("rtad/", env!("CARGO_PKG_VERSION")))
                 .http1_only()
                 .https_only(!plain)

@@ -10,7 +10,8 @@ use object_store::path::Path;
 
 /// Accepted values of `--store` and `store.url`, for messages.
 pub const ACCEPTED_URLS: &str = "a directory, file:///directory, s3://bucket/prefix, \
-    gs://bucket/prefix, az://container/prefix, https://host/path or http://host/path";
+    gs://bucket/prefix, az://container/prefix, oss://bucket/prefix, cos://bucket/prefix, \
+    https://host/path or http://host/path";
 
 /// A URL that is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +43,10 @@ pub enum BucketKind {
     S3,
     Google,
     Azure,
+    /// Alibaba Cloud.
+    Oss,
+    /// Tencent Cloud.
+    Cos,
 }
 
 impl Location {
@@ -70,6 +75,8 @@ fn parse(url: &str) -> Result<Location, &'static str> {
         "s3" => Some(BucketKind::S3),
         "gs" => Some(BucketKind::Google),
         "az" => Some(BucketKind::Azure),
+        "oss" => Some(BucketKind::Oss),
+        "cos" => Some(BucketKind::Cos),
         "http" | "https" => None,
         _ => return Err("it has an unknown scheme"),
     };
@@ -161,6 +168,8 @@ mod tests {
             ),
             ("gs://ads/rtad", bucket(BucketKind::Google, "ads", "rtad")),
             ("az://ads/rtad", bucket(BucketKind::Azure, "ads", "rtad")),
+            ("oss://ads/rtad", bucket(BucketKind::Oss, "ads", "rtad")),
+            ("cos://ads-125/", bucket(BucketKind::Cos, "ads-125", "")),
             ("https://host", http("https://host/")),
             ("http://host:8000/a/b/", http("http://host:8000/a/b")),
             ("https://host/a%20b", http("https://host/a%20b")),

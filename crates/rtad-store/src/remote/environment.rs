@@ -12,7 +12,7 @@ use crate::url::BucketKind;
 
 /// Accepted content of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
+pub enum Rule {
     Endpoint,
     /// A credential or a region: no message repeats it.
     Header,
@@ -27,7 +27,17 @@ pub struct VariableError {
     found: String,
 }
 
-/// Checks the variables that a kind of store reads.
+impl VariableError {
+    pub fn new(name: &str, accepted: &'static str, found: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            accepted,
+            found: found.to_owned(),
+        }
+    }
+}
+
+/// Checks the variables that object_store reads for a kind of store.
 pub fn check(kind: BucketKind) -> Result<(), VariableError> {
     // object_store ignores variables that are not UTF-8, too.
     let variables = std::env::vars_os()
@@ -73,14 +83,8 @@ fn rule(kind: BucketKind, name: &str) -> Option<Rule> {
     }
 }
 
-fn check_value(rule: Rule, name: &str, value: &str) -> Result<(), VariableError> {
-    let refuse = |accepted, found: &str| {
-        Err(VariableError {
-            name: name.to_owned(),
-            accepted,
-            found: found.to_owned(),
-        })
-    };
+pub fn check_value(rule: Rule, name: &str, value: &str) -> Result<(), VariableError> {
+    let refuse = |accepted, found: &str| Err(VariableError::new(name, accepted, found));
     match rule {
         Rule::Header if value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => Ok(()),
         Rule::Header => refuse(
