@@ -20,7 +20,8 @@ pub struct Serve {
     config: PathBuf,
     #[command(flatten)]
     ports: Ports,
-    /// Store of the snapshots: a directory, or s3://, gs://, az://, https:// URL [env: RTAD_STORE]
+    /// Store of the snapshots: a directory, or s3://, gs://, az://, oss://, cos://, https:// URL
+    /// [env: RTAD_STORE]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 }

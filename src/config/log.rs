@@ -22,8 +22,8 @@ pub const ANY_FAILURE: &str = "failure";
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// Folder of the files: a directory, or `s3://`, `gs://` or `az://` with a prefix. Pods may
-    /// share it.
+    /// Folder of the files: a directory, or `s3://`, `gs://`, `az://`, `oss://` or `cos://` with a
+    /// prefix. Pods may share it.
     #[serde(deserialize_with = "folder")]
     pub to: String,
     /// Directory of files that wait for their upload. Unset = `log` in `store.cache_dir`. Not used

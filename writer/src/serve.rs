@@ -58,7 +58,7 @@ const ADMIN_LIMITS: PortLimits = PortLimits {
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
-    /// gs://bucket/prefix, az://container/prefix
+    /// gs://bucket/prefix, az://container/prefix, oss://bucket/prefix, cos://bucket/prefix
     #[arg(long, value_name = "URL", env = "RTAD_WRITER_STORE")]
     store: String,
     #[command(flatten)]

@@ -125,7 +125,8 @@ impl Output {
 #[derive(Debug, Args)]
 pub struct Target {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
-    /// gs://bucket/prefix, az://container/prefix; read-only: https://host/path or http://host/path
+    /// gs://bucket/prefix, az://container/prefix, oss://bucket/prefix, cos://bucket/prefix;
+    /// read-only: https://host/path or http://host/path
     #[arg(long, value_name = "URL")]
     pub(crate) store: String,
     /// Audience name: 1 to 64 characters of a-z, 0-9, _ and -

@@ -31,7 +31,7 @@ use super::lineage_args::{labels_text, rfc3339};
 #[command(verbatim_doc_comment)]
 pub struct ListArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
-    /// gs://bucket/prefix or az://container/prefix
+    /// gs://bucket/prefix, az://container/prefix, oss://bucket/prefix or cos://bucket/prefix
     #[arg(long, value_name = "URL")]
     store: String,
     /// List only this audience
