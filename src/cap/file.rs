@@ -74,7 +74,7 @@ struct Header {
 
 /// The reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FileError {
+pub enum FileError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("another process uses the folder: this one leaves its files alone until it ends")]

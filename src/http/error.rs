@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 /// An error of the JSON routes. Details list accepted values and never quote an id.
 #[derive(Debug)]
 #[cfg_attr(test, derive(strum::EnumIter))]
-pub(super) enum ApiError {
+pub enum ApiError {
     /// An error that every service has.
     Request(RequestError),
     /// The id in the path is blank or malformed; says what the kind accepts.
@@ -36,7 +36,7 @@ impl From<RequestError> for ApiError {
 
 impl ApiError {
     /// The error of an unusable id of a kind.
-    pub(super) fn bad_id(kind: IdKind, unusable: Unusable) -> Self {
+    pub fn bad_id(kind: IdKind, unusable: Unusable) -> Self {
         Self::BadId(match unusable {
             Unusable::Blank => format!("this {kind} stands for \"no id\""),
             Unusable::Malformed => format!("kind {kind} accepts {}", kind.accepted()),
@@ -44,7 +44,7 @@ impl ApiError {
     }
 
     /// The error of an unknown audience, with the names in the catalog.
-    pub(super) fn unknown_audience(catalog: &Catalog) -> Self {
+    pub fn unknown_audience(catalog: &Catalog) -> Self {
         let names = catalog
             .audiences()
             .iter()

@@ -7,10 +7,10 @@ use prost::encoding::{
 
 /// A field whose content is not taken yet.
 pub struct ProtoField<'r, 'a> {
-    pub(super) number: u32,
-    pub(super) wire: WireType,
+    pub number: u32,
+    pub wire: WireType,
     /// The message from the field's content on.
-    pub(super) rest: &'r mut &'a [u8],
+    pub rest: &'r mut &'a [u8],
 }
 
 /// Calls `take` with each field of a message. It takes the content of the field, or skips it.

@@ -14,15 +14,15 @@ use crate::strategy::{BidValue, ChosenValue, Decision, Reason, ValueKey};
 #[derive(Debug, Default)]
 pub struct Script {
     /// Decisions, by index of the strategy.
-    pub(super) decisions: Vec<Decision>,
+    pub decisions: Vec<Decision>,
     /// `path field value` of each id.
-    pub(super) ids: Vec<String>,
-    pub(super) doubtful: Vec<String>,
-    pub(super) notes: Vec<String>,
+    pub ids: Vec<String>,
+    pub doubtful: Vec<String>,
+    pub notes: Vec<String>,
     /// `path: reason` of each skipped id.
-    pub(super) skipped: Vec<String>,
+    pub skipped: Vec<String>,
     /// Indexes of the deciding strategies, in order.
-    pub(super) asked: Vec<usize>,
+    pub asked: Vec<usize>,
 }
 
 pub const BID: Decision = Decision::bid(Reason::NotMember);

@@ -50,7 +50,7 @@ pub fn warn_of(assembly: &Assembly) {
 }
 
 /// Reads the config as a whole, and has sync serve it as a whole.
-pub(super) struct Reloader {
+pub struct Reloader {
     started_with: Config,
     reread: Arc<Reread>,
     commands: mpsc::Sender<SyncCommand>,
@@ -108,7 +108,7 @@ struct ReloadState {
 }
 
 impl Reloader {
-    pub(super) fn new(
+    pub fn new(
         started_with: Config,
         reread: Reread,
         commands: mpsc::Sender<SyncCommand>,
@@ -138,17 +138,17 @@ impl Reloader {
     }
 
     /// The config that is served.
-    pub(super) fn served_config(&self) -> watch::Receiver<ServedConfig> {
+    pub fn served_config(&self) -> watch::Receiver<ServedConfig> {
         self.served_config.subscribe()
     }
 
     /// Why the last reload was refused; `None` if it was not.
-    pub(super) fn refusal(&self) -> watch::Receiver<Option<String>> {
+    pub fn refusal(&self) -> watch::Receiver<Option<String>> {
         self.refusal.subscribe()
     }
 
     /// The reload function of the admin port.
-    pub(super) fn handle(self: &Arc<Self>) -> Reload {
+    pub fn handle(self: &Arc<Self>) -> Reload {
         let reloader = Arc::clone(self);
         Box::new(move || {
             let reloader = Arc::clone(&reloader);
@@ -163,7 +163,7 @@ impl Reloader {
     }
 
     /// Rereads the config and serves it, all of it or nothing. Reloads are serialized.
-    pub(super) async fn reload(&self) -> Result<Reloaded, String> {
+    pub async fn reload(&self) -> Result<Reloaded, String> {
         let mut state = self.state.lock().await;
         tracing::info!("reloading the config");
 
@@ -266,7 +266,7 @@ impl Reloader {
     /// The files are read at each interval, not watched for events: a ConfigMap changes by its
     /// directory's symlink, and network mounts send no events. Mistakes are reported once. A config
     /// that is refused because of the store or a snapshot is retried with exponential backoff.
-    pub(super) async fn watch(&self, interval: Duration) {
+    pub async fn watch(&self, interval: Duration) {
         let mut backoff = Backoff::new(MAX_INTERVALS);
         let mut intervals_left = 0_u32;
         loop {

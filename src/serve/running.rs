@@ -28,10 +28,10 @@ const UNUSED: Duration = Duration::from_secs(1);
 const LOG_TIME: Duration = Duration::from_secs(5);
 
 /// A port that answers decisions: its accept loop and its workers.
-pub(super) struct OpenPort {
-    pub(super) address: SocketAddr,
-    pub(super) acceptor: tokio::task::JoinHandle<()>,
-    pub(super) workers: Arc<Workers<ConnectionPermit>>,
+pub struct OpenPort {
+    pub address: SocketAddr,
+    pub acceptor: tokio::task::JoinHandle<()>,
+    pub workers: Arc<Workers<ConnectionPermit>>,
 }
 
 /// rtad, serving. Its threads end when it is dropped; the decision port and its workers end with

@@ -14,7 +14,7 @@ const BACKGROUND_NICENESS: i32 = 19;
 
 /// Priority of the threads of one runtime: normal, until it is lowered for all of them.
 #[derive(Debug, Default)]
-pub(super) struct Priority(Mutex<PriorityState>);
+pub struct Priority(Mutex<PriorityState>);
 
 #[derive(Debug, Default)]
 struct PriorityState {
@@ -26,7 +26,7 @@ struct PriorityState {
 impl Priority {
     /// Gives present and future threads the lowest priority, so that hashing delays no request by a
     /// time slice. Has no effect on kernels without thread priorities.
-    pub(super) fn lower(&self) {
+    pub fn lower(&self) {
         let mut threads = self.0.lock();
         threads.is_low = true;
         #[cfg(target_os = "linux")]
@@ -66,7 +66,7 @@ fn this_thread() -> Option<rustix::process::Pid> {
 
 /// Threads with runtimes of their own. Ends them when it is dropped, without waiting for them.
 #[derive(Debug)]
-pub(super) struct Threads(watch::Sender<()>);
+pub struct Threads(watch::Sender<()>);
 
 impl Default for Threads {
     fn default() -> Self {
@@ -76,7 +76,7 @@ impl Default for Threads {
 
 impl Threads {
     /// Runs `work` on a thread with its own runtime, whose threads share a priority.
-    pub(super) fn spawn<F: Future<Output = ()>>(
+    pub fn spawn<F: Future<Output = ()>>(
         &self,
         name: &str,
         priority: Option<Arc<Priority>>,

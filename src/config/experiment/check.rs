@@ -109,7 +109,7 @@ fn check_end(d: &mut Document<'_>, key: &str, ranges: &[Range<u32>]) {
 }
 
 /// The least slot of both.
-pub(super) fn common_slot(one: &[Range<u32>], other: &[Range<u32>]) -> Option<u32> {
+pub fn common_slot(one: &[Range<u32>], other: &[Range<u32>]) -> Option<u32> {
     let mut least = None;
     for a in one {
         for b in other {

@@ -15,9 +15,9 @@ pub struct Codes {
 #[derive(Debug, Clone, Copy)]
 pub struct CodeCase {
     /// Whether a strategy bids.
-    pub(super) is_bid: bool,
+    pub is_bid: bool,
     /// Whether the request was unreadable or unauthorized.
-    pub(super) is_failure: bool,
+    pub is_failure: bool,
 }
 
 impl Codes {

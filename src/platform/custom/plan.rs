@@ -41,21 +41,21 @@ impl Role {
 /// A message or object.
 #[derive(Debug, Default)]
 pub struct MessageNode {
-    pub(super) fields: Vec<RequestField>,
+    pub fields: Vec<RequestField>,
     /// All slots under it.
-    pub(super) slots: Vec<usize>,
+    pub slots: Vec<usize>,
     /// Whether it has an id of the id list or its types, but not all of them: the rest comes from
     /// elsewhere in the entry.
-    pub(super) splits_entry: bool,
+    pub splits_entry: bool,
 }
 
 /// A mapped field, or an ancestor of one.
 #[derive(Debug)]
 pub struct RequestField {
-    pub(super) number: u32,
-    pub(super) name: Box<str>,
-    pub(super) is_list: bool,
-    pub(super) content: RequestContent,
+    pub number: u32,
+    pub name: Box<str>,
+    pub is_list: bool,
+    pub content: RequestContent,
 }
 
 /// The content of a field.
@@ -68,10 +68,10 @@ pub enum RequestContent {
 /// A value.
 #[derive(Debug)]
 pub struct Leaf {
-    pub(super) scalar: Scalar,
+    pub scalar: Scalar,
     /// The numbers of a proto2 enum. Others are skipped, as unknown fields are.
     closed: Option<Box<[i64]>>,
-    pub(super) slots: Vec<usize>,
+    pub slots: Vec<usize>,
 }
 
 impl Leaf {
@@ -88,9 +88,9 @@ impl Leaf {
 /// A list of ids with their types.
 #[derive(Debug)]
 pub struct IdList {
-    pub(super) kind: usize,
-    pub(super) secure: Option<usize>,
-    pub(super) path: Box<str>,
+    pub kind: usize,
+    pub secure: Option<usize>,
+    pub path: Box<str>,
     /// The kinds of ids, by type and second type.
     fields: Vec<ListedKind>,
 }
@@ -132,20 +132,20 @@ impl IdList {
 /// The plan for reading a request.
 #[derive(Debug)]
 pub struct RequestPlan {
-    pub(super) root: MessageNode,
-    pub(super) roles: Vec<Role>,
+    pub root: MessageNode,
+    pub roles: Vec<Role>,
     /// The value of each slot if its field is absent.
-    pub(super) absent: Vec<Value<'static>>,
-    pub(super) list: Option<IdList>,
-    pub(super) strategies_separator: Option<String>,
+    pub absent: Vec<Value<'static>>,
+    pub list: Option<IdList>,
+    pub strategies_separator: Option<String>,
     /// Whether the answer lists ids: they are read as they are, CAIDs with their versions.
-    pub(super) answers_ids: bool,
-    pub(super) request_id: Option<usize>,
-    pub(super) ping: Option<usize>,
+    pub answers_ids: bool,
+    pub request_id: Option<usize>,
+    pub ping: Option<usize>,
     /// The slots of attributes.
-    pub(super) attributes: Vec<(Attribute, usize)>,
+    pub attributes: Vec<(Attribute, usize)>,
     /// The platform's values of operating systems, and their words.
-    pub(super) os_values: Vec<(Box<[u8]>, &'static str)>,
+    pub os_values: Vec<(Box<[u8]>, &'static str)>,
 }
 
 impl RequestPlan {
@@ -230,7 +230,7 @@ impl MessageNode {
 
 /// Compiles a plan, key by key.
 pub struct Planner<'a> {
-    pub(super) schema: &'a Schema,
+    pub schema: &'a Schema,
     plan: RequestPlan,
     mistakes: &'a mut Vec<Mistake>,
 }

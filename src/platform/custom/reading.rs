@@ -12,9 +12,9 @@ pub struct Malformed;
 
 /// The values read so far.
 pub struct Reading<'r, 'a> {
-    pub(super) plan: &'a RequestPlan,
-    pub(super) values: Vec<Value<'a>>,
-    pub(super) read: &'r mut Read<'a>,
+    pub plan: &'a RequestPlan,
+    pub values: Vec<Value<'a>>,
+    pub read: &'r mut Read<'a>,
 }
 
 impl<'r, 'a> Reading<'r, 'a> {

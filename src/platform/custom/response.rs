@@ -16,11 +16,11 @@ use crate::strategy::{BidValue, Tag, ValueKey};
 /// A field of a response, of a message in it, or of a verdict.
 #[derive(Debug)]
 pub struct AnswerField {
-    pub(super) number: u32,
-    pub(super) name: String,
+    pub number: u32,
+    pub name: String,
     /// Whether proto2 requires it: then it is written even without a value.
-    pub(super) is_required: bool,
-    pub(super) content: AnswerContent,
+    pub is_required: bool,
+    pub content: AnswerContent,
 }
 
 impl AnswerField {
@@ -69,10 +69,10 @@ pub enum AnswerContent {
 /// A compiled response.
 #[derive(Debug)]
 pub struct Response {
-    pub(super) fields: Vec<AnswerField>,
-    pub(super) is_json: bool,
+    pub fields: Vec<AnswerField>,
+    pub is_json: bool,
     /// Whether it lists the ids that are accepted, each a device of its own.
-    pub(super) lists_ids: bool,
+    pub lists_ids: bool,
 }
 
 impl Response {

@@ -91,23 +91,23 @@ impl Scalar {
 /// One field of a path.
 #[derive(Debug)]
 pub struct PathStep {
-    pub(super) name: String,
+    pub name: String,
     /// 0 in JSON.
-    pub(super) number: u32,
+    pub number: u32,
     /// Whether it is repeated; unknown in JSON.
-    pub(super) is_list: bool,
+    pub is_list: bool,
     /// Whether it is written packed.
-    pub(super) is_packed: bool,
+    pub is_packed: bool,
     /// Type of the value; `None` for a message, as for every step but the last.
-    pub(super) scalar: Option<Scalar>,
+    pub scalar: Option<Scalar>,
     /// The enum, if it is one.
-    pub(super) names: Option<EnumDescriptor>,
+    pub names: Option<EnumDescriptor>,
     /// Whether proto2 requires it.
-    pub(super) is_required: bool,
+    pub is_required: bool,
     /// Whether an absent number means 0.
-    pub(super) is_zero_when_absent: bool,
+    pub is_zero_when_absent: bool,
     /// The message, if it is one.
-    pub(super) message: Option<MessageDescriptor>,
+    pub message: Option<MessageDescriptor>,
     /// `Device.imei`, for mistakes.
     label: String,
 }

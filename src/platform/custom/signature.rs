@@ -27,7 +27,7 @@ const LEAST_MILLISECONDS: i128 = 100_000_000_000;
 /// A compiled signature check.
 #[derive(Debug)]
 pub struct Signature {
-    pub(super) is_observed: bool,
+    pub is_observed: bool,
     algorithm: Algorithm,
     template: Vec<Part>,
     source: Source,
@@ -127,6 +127,7 @@ impl Signature {
                 return false;
             };
             let mut is_right = Choice::from(0);
+            // All secrets, also after the right one: the time does not tell which it is.
             for secret in &self.secrets {
                 is_right |= self.is_of(secret, signature, reading, head, body);
             }

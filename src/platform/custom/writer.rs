@@ -17,22 +17,22 @@ use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// The values of a response.
 pub struct AnswerValues<'s, 'a> {
-    pub(super) request_id: &'s Value<'a>,
-    pub(super) case: CodeCase,
-    pub(super) verdicts: &'s [StrategyAnswer<'s, 'a>],
+    pub request_id: &'s Value<'a>,
+    pub case: CodeCase,
+    pub verdicts: &'s [StrategyAnswer<'s, 'a>],
     /// Strategies that bid, each once.
-    pub(super) accepted: &'s [&'s [u8]],
+    pub accepted: &'s [&'s [u8]],
     /// Ids, of which those accepted are written.
-    pub(super) ids: &'s [Id<'a>],
-    pub(super) cache_seconds: Option<u32>,
+    pub ids: &'s [Id<'a>],
+    pub cache_seconds: Option<u32>,
 }
 
 /// The verdict about a requested strategy.
 pub struct StrategyAnswer<'s, 'a> {
-    pub(super) strategy: &'s Value<'a>,
-    pub(super) is_accepted: bool,
-    pub(super) value: Option<&'s BidValue>,
-    pub(super) tag: Option<&'s Tag>,
+    pub strategy: &'s Value<'a>,
+    pub is_accepted: bool,
+    pub value: Option<&'s BidValue>,
+    pub tag: Option<&'s Tag>,
 }
 
 impl<'s, 'a> AnswerValues<'s, 'a> {

@@ -12,9 +12,9 @@ use crate::strategy::{BidValue, Tag, ValueKey};
 #[derive(Debug)]
 pub struct TargetValue {
     /// Its fields of a `TargetInfo`.
-    pub(super) target_info: Box<[u8]>,
-    pub(super) cpc_price: Option<u32>,
-    pub(super) cpa_price: Option<u32>,
+    pub target_info: Box<[u8]>,
+    pub cpc_price: Option<u32>,
+    pub cpa_price: Option<u32>,
 }
 
 impl TargetValue {
@@ -49,8 +49,8 @@ impl TargetValue {
 #[derive(Debug)]
 pub struct TargetTag {
     /// Its fields of a `TargetInfo`.
-    pub(super) target_info: Box<[u8]>,
-    pub(super) tag: Tag,
+    pub target_info: Box<[u8]>,
+    pub tag: Tag,
 }
 
 impl TargetTag {
@@ -70,9 +70,9 @@ impl TargetTag {
 
 /// Parts of a `TargetInfo`.
 pub struct TargetParts<'i> {
-    pub(super) id: &'i [u8],
-    pub(super) value: &'i [u8],
-    pub(super) tag: &'i [u8],
+    pub id: &'i [u8],
+    pub value: &'i [u8],
+    pub tag: &'i [u8],
 }
 
 impl TargetParts<'_> {

@@ -12,42 +12,42 @@ use crate::platform::fields::{ProtoField, fields};
 /// `RtaRequest`
 #[derive(Default)]
 pub struct Message<'a> {
-    pub(super) id: Option<&'a [u8]>,
-    pub(super) is_ping: bool,
-    pub(super) is_test: bool,
-    pub(super) device: Device<'a>,
-    pub(super) request_type: RequestType,
-    pub(super) ads: Vec<Ad<'a>>,
+    pub id: Option<&'a [u8]>,
+    pub is_ping: bool,
+    pub is_test: bool,
+    pub device: Device<'a>,
+    pub request_type: RequestType,
+    pub ads: Vec<Ad<'a>>,
 }
 
 /// `Device`
 #[derive(Default)]
 pub struct Device<'a> {
-    pub(super) os: i32,
-    pub(super) idfa_md5sum: Option<&'a [u8]>,
-    pub(super) imei_md5sum: Option<&'a [u8]>,
-    pub(super) android_id_md5sum: Option<&'a [u8]>,
-    pub(super) mac_md5sum: Option<&'a [u8]>,
-    pub(super) oaid_md5sum: Option<&'a [u8]>,
-    pub(super) oaid: Option<&'a [u8]>,
-    pub(super) doubtful_ids: Vec<i32>,
-    pub(super) cached_kind: Option<i32>,
-    pub(super) qaids: Vec<Qaid<'a>>,
-    pub(super) openids: Vec<Option<&'a [u8]>>,
+    pub os: i32,
+    pub idfa_md5sum: Option<&'a [u8]>,
+    pub imei_md5sum: Option<&'a [u8]>,
+    pub android_id_md5sum: Option<&'a [u8]>,
+    pub mac_md5sum: Option<&'a [u8]>,
+    pub oaid_md5sum: Option<&'a [u8]>,
+    pub oaid: Option<&'a [u8]>,
+    pub doubtful_ids: Vec<i32>,
+    pub cached_kind: Option<i32>,
+    pub qaids: Vec<Qaid<'a>>,
+    pub openids: Vec<Option<&'a [u8]>>,
 }
 
 /// `Device.QaidInfo`
 #[derive(Default)]
 pub struct Qaid<'a> {
-    pub(super) qaid: Option<&'a [u8]>,
-    pub(super) qaid_md5sum: Option<&'a [u8]>,
+    pub qaid: Option<&'a [u8]>,
+    pub qaid_md5sum: Option<&'a [u8]>,
 }
 
 /// `RtaRequest.AdInfo`
 #[derive(Default)]
 pub struct Ad<'a> {
-    pub(super) adgroup_id: Option<u64>,
-    pub(super) out_target_id: Option<&'a [u8]>,
+    pub adgroup_id: Option<u64>,
+    pub out_target_id: Option<&'a [u8]>,
 }
 
 impl<'a> Message<'a> {
