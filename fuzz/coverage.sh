@@ -20,7 +20,7 @@ core=crates/rtad-core/src/snapshot
 readers=(
     "tencent src/platform/tencent.rs src/platform/tencent"
     "ocean src/platform/ocean.rs"
-    "api src/http/api.rs"
+    "api src/platform/api.rs"
     "custom_protobuf src/platform/custom/protobuf.rs src/platform/custom/reading.rs"
     "custom_json src/platform/custom/json.rs src/platform/custom/reading.rs"
     "chunk $core/chunk.rs $core/chunk"

@@ -22,12 +22,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message as _;
 use rtad::catalog::{Audience, Catalog, CatalogParts, RequestKeys};
-use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
     Access, Adapter, Admission, CacheTimes, Failure, IdReader, MAX_IDS, MAX_READ_IDS,
-    MAX_STRATEGIES, Ocean, Platform, Read, RequestHead, Tencent, Verdicts,
+    MAX_STRATEGIES, Ocean, Platform, Read, RequestHead, Tencent, Verdicts, api,
 };
 use rtad::serve::Assembly;
 use rtad::strategy::{Outcome, Reason, Rule, Strategy};

@@ -13,7 +13,9 @@
 //! |---|---|
 //! | `text`, `words` | an explanation for a terminal: tables, and reasons as sentences |
 //! | `request` | explains a captured request |
+//! | `platform`, `api` | the decisions about a request of a platform or to `/v1/decide` |
 //! | `id` | explains a single id |
+//! | `capture` | a captured request, its decisions and its answer |
 //! | `parts` | audiences and strategies of an explanation |
 //! | `explainer` | what explanations read |
 //! | `report` | the explanation, as data |
@@ -22,20 +24,24 @@
 //!
 //! This module does *not* load snapshots or read sockets.
 
+mod api;
+mod capture;
 mod explainer;
 mod id;
 pub mod input;
 mod parts;
+mod platform;
 mod report;
 mod request;
 mod text;
 mod trace;
 mod words;
 
+pub use capture::Captured;
 pub use explainer::Explainer;
 pub use id::{AskedId, IdExplanation, explain_id};
 pub use report::Explanation;
-pub use request::{Captured, audiences_of, explain};
+pub use request::{Target, audiences_of, explain, target_names};
 
 #[cfg(test)]
 mod tests;

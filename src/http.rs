@@ -9,7 +9,6 @@
 //! | `error` | errors of the JSON routes, as problem documents |
 //! | `segment` | path segments, decoded once |
 //! | [`decision_app`] | state of the decision port; bodies, answers and metrics of its requests |
-//! | [`api`] | JSON of `/v1/decide` |
 //! | `check`, `decide` | handlers of rtad's own routes |
 //! | `platforms` | requests of platforms |
 //! | [`decision_port`] | the layer, and the routes of the decision port |
@@ -27,7 +26,6 @@
 
 pub mod admin_app;
 pub mod admin_port;
-pub mod api;
 mod check;
 mod console;
 mod decide;

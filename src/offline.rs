@@ -4,7 +4,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -13,7 +12,8 @@ use rtad_core::device::KeyMaker;
 
 use crate::config::{ConfigError, ConfigUse, Flags};
 use crate::explain::input;
-use crate::explain::{Captured, Explainer, Explanation, audiences_of, explain};
+use crate::explain::{Captured, Explainer, Explanation, Target};
+use crate::explain::{audiences_of, explain, target_names};
 use crate::log::LogKey;
 use crate::platform::{IdReader, RequestHead};
 use crate::serve::{Assembly, StartError, open_store};
@@ -115,17 +115,9 @@ pub fn explain_request(
         at,
     } = request;
     let config = &assembly.config;
-    if !config.platforms.iter().any(|one| one.name == platform) {
-        let names: Vec<&str> = config
-            .platforms
-            .iter()
-            .map(|platform| platform.name.as_str())
-            .collect();
-        let accepted = if names.is_empty() {
-            "none: the config has no [[platform]]".to_owned()
-        } else {
-            names.join(", ")
-        };
+    let names = target_names(config.platforms.iter().map(|one| one.name.as_str()));
+    if !names.contains(&platform) {
+        let accepted = names.join(", ");
         return Err(OfflineError::Usage(format!(
             "--platform {platform:?}; accepted: {accepted}"
         )));
@@ -181,26 +173,25 @@ async fn explained(
     let sync = Syncer::new(store, plan, shared.clone());
     let serving = sync.serving();
     let catalog = serving.load_full();
-    let served = catalog.platform_named(platform).expect("the config has it");
-    let platform = Arc::clone(&served.platform);
-    let needed: Vec<String> = audiences_of(&catalog, &platform)
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    sync.poll_matching(|audience| needed.iter().any(|name| name == audience.as_str()))
-        .await;
     let ids = IdReader::new(
         KeyMaker::with_extra_blanks(&assembly.config.ids.blank),
         &shared.telemetry,
     );
     let log = assembly.config.log.as_ref();
     let log_key = log.map(|log| LogKey::new(log.secret.expose()));
-    let explainer = Explainer {
-        catalog: &serving.load(),
+    let mut explainer = Explainer {
+        catalog: &catalog,
         ids: &ids,
         history: &shared.polls,
         log_key: log_key.as_ref(),
     };
-    let explained = explain(&explainer, &platform, captured);
+    let target = Target::named(&catalog, platform).expect("the config has it");
+
+    let needed = audiences_of(&explainer, target, &captured);
+    sync.poll_matching(|audience| needed.iter().any(|name| name == audience.as_str()))
+        .await;
+    let loaded = serving.load();
+    explainer.catalog = &loaded;
+    let explained = explain(&explainer, target, &captured);
     Ok(explained.without_caps(&assembly.config.strategies))
 }

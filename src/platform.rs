@@ -12,6 +12,7 @@
 //! | `respond` | a configured platform, and an answer to every request |
 //! | `tencent`, `ocean` | protocols of these platforms, from the files in `proto/` |
 //! | `custom` | protocols that the config maps |
+//! | [`mod@api`] | rtad's own protocol, of `/v1/decide` |
 //! | `adapter` | the trait of all protocols |
 //! | `describe` | answers as text |
 //! | `bid_values` | values of bids in the form of a protocol |
@@ -25,6 +26,7 @@
 
 pub mod access;
 mod adapter;
+pub mod api;
 mod bid_values;
 pub mod custom;
 mod describe;

@@ -1,9 +1,11 @@
 //! Decisions about a device in steps: ids to keys, keys to facts, facts to verdicts, and what the
 //! verdicts count.
 
+use std::borrow::Cow;
 use std::time::{Instant, SystemTime};
 
 use super::served::{Catalog, ServedPlatform};
+use crate::platform::api::NamedDecision;
 use crate::platform::{
     Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
 };
@@ -410,6 +412,43 @@ impl Catalog {
             self.count_parts(verdict, facts);
         }
         verdicts
+    }
+
+    /// The indexes of strategies with these names, of all without a name; `None` if there is no
+    /// strategy of a name.
+    pub fn named_strategies(&self, names: &[Cow<'_, str>]) -> Option<Vec<usize>> {
+        if names.is_empty() {
+            return Some((0..self.strategies().len()).collect());
+        }
+
+        let mut indexes = Vec::with_capacity(names.len());
+        for name in names {
+            indexes.push(self.strategy_index(name)?);
+        }
+        Some(indexes)
+    }
+
+    /// The decisions that a request to `/v1/decide` for these strategies gets.
+    pub fn named_decisions<'c>(
+        &'c self,
+        strategies: &[usize],
+        verdicts: &Verdicts,
+        facts: &Facts<'_>,
+    ) -> Vec<NamedDecision<'c>> {
+        let mut decisions = Vec::with_capacity(strategies.len());
+        for index in strategies {
+            let strategy = self.strategy(*index);
+            // A name that comes twice is answered twice, and counted once.
+            let mut verdicts = verdicts.iter();
+            let verdict = verdicts.find(|verdict| verdict.strategy == *index);
+            if let Some(verdict) = verdict
+                && !strategy.is_shadow
+            {
+                let buckets = self.experiments().named(*index, &facts.parts);
+                decisions.push(NamedDecision::new(strategy, verdict.decision, buckets));
+            }
+        }
+        decisions
     }
 
     /// Counts a verdict by the device's parts in experiments, and by its value.

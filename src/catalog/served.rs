@@ -233,6 +233,11 @@ impl Catalog {
         self.api.tokens.admits(headers)
     }
 
+    /// The tokens of the `/v1` routes.
+    pub fn api_tokens(&self) -> &Access {
+        &self.api.tokens
+    }
+
     /// The audiences, in the config's order.
     pub fn audiences(&self) -> &[Audience] {
         &self.audiences

@@ -17,7 +17,7 @@ pub struct Explain {
     /// The config file of the platform
     #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
     config: PathBuf,
-    /// The platform's name in the config
+    /// The platform's name in the config; api = a request to /v1/decide
     #[arg(long, value_name = "NAME")]
     platform: String,
     /// A header of the captured request, repeatable; without any, headers are not checked

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use serde::Serialize;
 
 use super::explainer::Explainer;
-use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategy};
+use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategies};
 use super::report::{AudienceExplained, StrategyExplained};
 use crate::catalog::{IdResult, RequestKeys};
 use crate::platform::{Keys, Verdicts};
@@ -111,18 +111,11 @@ fn read(
     let mut verdicts = Verdicts::new();
     catalog.decide(all, &device.facts, &mut verdicts);
     catalog.would_admit(&keys, Instant::now(), &mut verdicts);
-    let mut strategies = Vec::new();
-    for verdict in verdicts {
-        let index = verdict.strategy;
-        let name = catalog.strategy(index).name.clone();
-        strategies.push(explain_strategy(
-            catalog,
-            name,
-            index,
-            verdict.decision,
-            &device,
-        ));
+    let mut named = Vec::new();
+    for (index, strategy) in catalog.strategies().enumerate() {
+        named.push((strategy.name.clone(), Some(index)));
     }
+    let strategies = explain_strategies(catalog, named, &device, &verdicts);
     IdReading {
         kinds: kinds.iter().map(|kind| kind.as_str()).collect(),
         result,

@@ -4,10 +4,12 @@ use std::time::SystemTime;
 
 use super::explainer::Explainer;
 use super::report::{
-    AudienceExplained, BucketExplained, OtherMembership, ScheduleExplained, SnapshotExplained,
-    StrategyExplained, Unavailable, UnknownExplained, ValueExplained, WhenExplained,
+    AudienceExplained, BucketExplained, NOT_CONFIGURED, OtherMembership, ScheduleExplained,
+    SnapshotExplained, StrategyExplained, Unavailable, UnknownExplained, ValueExplained,
+    WhenExplained,
 };
 use crate::catalog::{Audience, Catalog, RequestKeys};
+use crate::platform::Verdicts;
 use crate::strategy::{
     Assignment, AttributeValues, Decision, Facts, Reason, Rule, Tier, ValueEntry,
 };
@@ -153,7 +155,7 @@ impl<'a> ExplainedDevice<'a> {
 }
 
 /// A strategy's decision and its reason, for a device.
-pub fn explain_strategy(
+fn explain_strategy(
     catalog: &Catalog,
     id: String,
     index: usize,
@@ -222,6 +224,48 @@ pub fn explain_strategy(
         values: strategy.values.iter().enumerate().map(value).collect(),
         bid: decision.is_bid(),
         reason: decision.reason.as_str(),
+    }
+}
+
+/// The decisions of these strategies, each with the id that asks for it, without those that did not
+/// decide.
+pub fn explain_strategies(
+    catalog: &Catalog,
+    asked: Vec<(String, Option<usize>)>,
+    device: &ExplainedDevice<'_>,
+    verdicts: &Verdicts,
+) -> Vec<StrategyExplained> {
+    let mut explained = Vec::new();
+    for (id, index) in asked {
+        let Some(index) = index else {
+            explained.push(not_configured(id));
+            continue;
+        };
+        let mut verdicts = verdicts.iter();
+        if let Some(verdict) = verdicts.find(|verdict| verdict.strategy == index) {
+            let decision = verdict.decision;
+            explained.push(explain_strategy(catalog, id, index, decision, device));
+        }
+    }
+    explained
+}
+
+/// A requested strategy id that the config does not map.
+fn not_configured(id: String) -> StrategyExplained {
+    StrategyExplained {
+        id,
+        device: None,
+        strategy: None,
+        exclude: Vec::new(),
+        when: None,
+        schedule: None,
+        cap: None,
+        unknown: None,
+        buckets: Vec::new(),
+        values: Vec::new(),
+        shadow: false,
+        bid: false,
+        reason: NOT_CONFIGURED,
     }
 }
 

@@ -67,6 +67,8 @@ pub(super) enum AccessChecked {
     Open,
     /// The platform has no headers configured, but its signature is enforced.
     BySignature,
+    /// The decision port does not serve `/v1/decide` beside its platforms.
+    Closed,
     /// Headers are configured, but the captured request was given without any.
     NotChecked,
     Admitted,
@@ -255,7 +257,7 @@ pub(super) struct ScheduleExplained {
 #[derive(Debug, Serialize)]
 pub(super) struct FailureExplained {
     pub(super) cause: &'static str,
-    /// The decoder's message about an unreadable body.
+    /// The decoder's message about an unreadable body, or the detail of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) detail: Option<String>,
 }

@@ -17,6 +17,7 @@ use super::input::Encoding;
 use super::*;
 use crate::catalog::{Audience, Catalog, CatalogParts};
 use crate::log::LogKey;
+use crate::platform::api::UNKNOWN_STRATEGY;
 use crate::platform::tencent::{Device, RtaRequest, device};
 use crate::platform::{Admission, Failure, IdReader, MAX_IDS, Read, RequestHead, ocean};
 use crate::serve::Assembly;
@@ -183,14 +184,14 @@ impl Fixture {
             encoding: Encoding::Binary,
             max_body: 1024,
         };
-        let platform = &self.catalog.platform_named(platform).unwrap().platform;
+        let target = Target::named(&self.catalog, platform).unwrap();
         let explainer = Explainer {
             catalog: &self.catalog,
             ids: &self.ids,
             history: &SyncHistory::default(),
             log_key: self.log_key.as_ref(),
         };
-        explain(&explainer, platform, captured)
+        explain(&explainer, target, &captured)
     }
 
     fn json(&self, platform: &str, body: &[u8]) -> Value {
@@ -494,6 +495,7 @@ fn every_word_of_an_explanation_has_a_text() {
     assert_texts("access", super::report::AccessChecked::FIELD_NAMES);
     assert_texts("encoding", ["binary", "hex", "base64"]);
     assert_texts("failure", Failure::ALL.map(Failure::as_str));
+    assert_texts("failure", [UNKNOWN_STRATEGY]);
     assert_texts("reason", Reason::ALL.map(Reason::as_str));
     assert_texts("route", Route::ALL.map(Route::as_str));
     assert_texts(

@@ -170,6 +170,9 @@ const fn access(access: AccessChecked) -> &'static str {
     match access {
         AccessChecked::Open => "open: the platform has no headers and no signature configured",
         AccessChecked::BySignature => "by signature: the platform has no headers configured",
+        AccessChecked::Closed => {
+            "closed: /v1/decide answers 404 beside platforms, unless [server.api] opens it"
+        }
         AccessChecked::NotChecked => "not checked: the platform's headers were not given",
         AccessChecked::Admitted => "admitted by a header",
         AccessChecked::Refused => "refused: no header carries a configured value",

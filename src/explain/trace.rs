@@ -6,7 +6,7 @@ use crate::strategy::Attribute;
 use rtad_core::device::{DeviceKey, IdField};
 
 /// Longest list of ids or strategies in an explanation.
-const MAX_LISTED: usize = 256;
+pub const MAX_LISTED: usize = 256;
 
 /// An id that the request carries.
 pub struct TracedId {
@@ -37,15 +37,32 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The contents of a request, whose ids are not counted.
-    pub fn of(read: &Read<'_>, reader: &IdReader) -> Self {
-        let (keys, ids) = (RequestKeys::new(true), Vec::new());
-        let mut trace = Self {
-            keys,
-            ids,
+    /// No contents.
+    pub fn empty() -> Self {
+        Self {
+            keys: RequestKeys::new(true),
+            ids: Vec::new(),
             asked: Vec::new(),
             notes: Vec::new(),
-        };
+        }
+    }
+
+    /// Adds another field.
+    pub(super) fn note(&mut self, what: &'static str, value: String) {
+        self.notes.push(Note { what, value });
+    }
+
+    /// Notes how many ids and strategies are not listed, if any.
+    pub(super) fn note_unlisted(&mut self, unlisted: usize) {
+        if unlisted > 0 {
+            let what = "ids and strategies that are not listed";
+            self.note(what, unlisted.to_string());
+        }
+    }
+
+    /// The contents of a request, whose ids are not counted.
+    pub fn of(read: &Read<'_>, reader: &IdReader) -> Self {
+        let mut trace = Self::empty();
         let (keys, ids) = (&mut trace.keys, &mut trace.ids);
         let key = |field, value: &[u8]| reader.key_uncounted(field, value);
         keys.add(read, key, |id, found, key| {
@@ -74,30 +91,24 @@ impl Trace {
                 .collect();
             unlisted += read.asked.iter().len() - trace.asked.len();
         }
-        let mut note = |what, value| trace.notes.push(Note { what, value });
         if !read.request_id.is_absent() {
-            note("request_id", read.request_id.to_string());
+            trace.note("request_id", read.request_id.to_string());
         }
         for one in &read.notes {
-            note(one.name, one.value.to_string());
+            trace.note(one.name, one.value.to_string());
         }
         for (attribute, value) in Attribute::ALL.into_iter().zip(&read.attributes) {
             if !value.is_absent() {
-                note(attribute.as_str(), value.to_string());
+                trace.note(attribute.as_str(), value.to_string());
             }
         }
         if let Some(failure) = read.observed {
-            note("signature", failure.as_str().to_owned());
+            trace.note("signature", failure.as_str().to_owned());
         }
         for skipped in &read.skipped {
-            note("id skipped", skipped.to_string());
+            trace.note("id skipped", skipped.to_string());
         }
-        if unlisted > 0 {
-            note(
-                "ids and strategies that are not listed",
-                unlisted.to_string(),
-            );
-        }
+        trace.note_unlisted(unlisted);
         trace
     }
 }

@@ -11,6 +11,7 @@ use super::report::{
     StrategyExplained, Unavailable, ValueExplained,
 };
 use crate::catalog::IdResult;
+use crate::platform::api::UNKNOWN_STRATEGY;
 use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
 use crate::strategy::{Membership, Reason, Tiers};
 use rtad_core::device::IdField;
@@ -75,6 +76,10 @@ pub fn unavailable(audience: &AudienceExplained) -> Option<String> {
 impl Explanation {
     /// The reason of the failure.
     pub(super) fn of_failure(&self, failure: &FailureExplained) -> String {
+        if failure.cause == UNKNOWN_STRATEGY {
+            let detail = failure.detail.as_deref().unwrap_or_default();
+            return format!("it names a strategy that the config does not have; {detail}");
+        }
         let cause = Failure::ALL
             .into_iter()
             .find(|cause| cause.as_str() == failure.cause);

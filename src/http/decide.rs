@@ -1,6 +1,5 @@
 //! `POST /v1/decide`: decisions of strategies about a device.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,11 +9,11 @@ use rtad_http::request_error::RequestError;
 use rtad_http::room::Share;
 use rtad_log::Raw;
 
-use super::api::{self, DecisionRequest, NamedDecision};
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
-use crate::catalog::{Catalog, RequestKeys};
+use crate::catalog::RequestKeys;
 use crate::log::{API, Decided, LoggedAnswer, LoggedRequest};
+use crate::platform::api::{self, DecisionRequest};
 
 /// Reads the request, loads the catalog once, decides and answers.
 pub async fn decide(State(app): State<Arc<App>>, request: Request) -> Result<AnswerBody, ApiError> {
@@ -34,9 +33,13 @@ pub async fn decide(State(app): State<Arc<App>>, request: Request) -> Result<Ans
         keys,
         units,
         attributes,
-    } = api::decode(&body, &app.ids)?;
+    } = api::decode(&body, &*app.ids)?;
     let catalog = app.serving.load();
-    let asked = asked_strategies(&catalog, &names)?;
+    let Some(asked) = catalog.named_strategies(&names) else {
+        let known = catalog.strategies();
+        let known = known.map(|strategy| strategy.name.clone());
+        return Err(ApiError::UnknownStrategy(known.collect()));
+    };
 
     let keys = RequestKeys::of(keys, units);
     let attributes = attributes.values();
@@ -44,19 +47,7 @@ pub async fn decide(State(app): State<Arc<App>>, request: Request) -> Result<Ans
     facts.attributes = attributes;
     let verdicts = catalog.decide_named(&keys, &asked, started, &mut facts);
 
-    let mut decisions = Vec::with_capacity(asked.len());
-    for index in &asked {
-        let strategy = catalog.strategy(*index);
-        // A name that comes twice is answered twice, and counted once.
-        let mut verdicts = verdicts.iter();
-        let verdict = verdicts.find(|verdict| verdict.strategy == *index);
-        if let Some(verdict) = verdict
-            && !strategy.is_shadow
-        {
-            let buckets = catalog.experiments().named(*index, &facts.parts);
-            decisions.push(NamedDecision::new(strategy, verdict.decision, buckets));
-        }
-    }
+    let decisions = catalog.named_decisions(&asked, &verdicts, &facts);
     let answer = api::encode(request_id.as_deref(), &decisions);
 
     if let Some(log) = &app.log {
@@ -99,21 +90,4 @@ pub async fn decide(State(app): State<Arc<App>>, request: Request) -> Result<Ans
         );
     }
     Ok(AnswerBody::json(answer))
-}
-
-/// The indexes of strategies with these names; of all without a name.
-fn asked_strategies(catalog: &Catalog, names: &[Cow<'_, str>]) -> Result<Vec<usize>, ApiError> {
-    if names.is_empty() {
-        return Ok((0..catalog.strategies().len()).collect());
-    }
-
-    let mut asked = Vec::with_capacity(names.len());
-    for name in names {
-        let Some(index) = catalog.strategy_index(name) else {
-            let known = catalog.strategies().map(|known| known.name.clone());
-            return Err(ApiError::UnknownStrategy(known.collect()));
-        };
-        asked.push(index);
-    }
-    Ok(asked)
 }

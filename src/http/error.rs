@@ -7,6 +7,7 @@ use rtad_http::problem::Problem;
 use rtad_http::request_error::RequestError;
 
 use crate::catalog::Catalog;
+use crate::platform::api::unknown_strategy;
 
 /// An error of the JSON routes. Details list accepted values and never quote an id.
 #[derive(Debug)]
@@ -68,25 +69,13 @@ impl ApiError {
                 "No such audience",
                 accepted(names),
             ),
-            Self::UnknownStrategy(names) => Problem::new(
+            Self::UnknownStrategy(names) => unknown_strategy(names),
+            Self::UnknownPlatform(names) => Problem::new(
                 StatusCode::NOT_FOUND,
-                "unknown_strategy",
-                "No such strategy",
+                "unknown_platform",
+                "No such platform",
                 accepted(names),
             ),
-            Self::UnknownPlatform(names) => {
-                let detail = if names.is_empty() {
-                    "accepted: none: the config has no [[platform]]".to_owned()
-                } else {
-                    accepted(names)
-                };
-                Problem::new(
-                    StatusCode::NOT_FOUND,
-                    "unknown_platform",
-                    "No such platform",
-                    detail,
-                )
-            }
             Self::UnknownKind => Problem::new(
                 StatusCode::NOT_FOUND,
                 "unknown_kind",

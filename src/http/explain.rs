@@ -22,8 +22,8 @@ use serde::Deserialize;
 use super::admin_app::AdminApp;
 use super::error::ApiError;
 use super::segment::{decoded, raw};
-use crate::catalog::{Catalog, ServedPlatform};
-use crate::explain::{AskedId, Captured, explain, explain_id, input};
+use crate::catalog::Catalog;
+use crate::explain::{AskedId, Captured, Target, explain, explain_id, input, target_names};
 use crate::platform::RequestHead;
 
 /// Bytes of text per byte of a body: two hex digits and a space.
@@ -38,7 +38,7 @@ pub async fn explained(
     let (head, body) = request.into_parts();
     let name = decoded(raw(&head.uri, 2));
     // An unknown platform is reported before the body is read.
-    platform_named(&app.serving.load(), &name)?;
+    target_named(&app.serving.load(), &name)?;
     let at = time_of(&head.headers)?;
 
     let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
@@ -47,14 +47,18 @@ pub async fn explained(
 
     // Loaded after the last await: a slow body holds no generation.
     let catalog = app.serving.load();
-    let platform = &platform_named(&catalog, &name)?.platform;
+    let target = target_named(&catalog, &name)?;
+    let access = match target {
+        Target::Platform(platform) => &platform.access,
+        Target::Api => catalog.api_tokens(),
+    };
     let captured = Captured {
         head: RequestHead {
             headers: &head.headers,
             query: head.uri.query(),
         },
         at,
-        has_headers: platform.access.is_tried(&head.headers),
+        has_headers: access.is_tried(&head.headers),
         body,
         encoding,
         max_body: app.max_body,
@@ -62,7 +66,7 @@ pub async fn explained(
 
     let log_key = app.log_key();
     let explainer = app.explainer(&catalog, log_key.as_deref());
-    let explanation = explain(&explainer, platform, captured);
+    let explanation = explain(&explainer, target, &captured);
     Ok(json_of(StatusCode::OK, &explanation))
 }
 
@@ -84,13 +88,11 @@ fn time_of(headers: &HeaderMap) -> Result<Option<SystemTime>, RequestError> {
     Ok(Some(moment.into()))
 }
 
-fn platform_named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a ServedPlatform, ApiError> {
-    catalog.platform_named(name).ok_or_else(|| {
-        let names = catalog
-            .platforms()
-            .iter()
-            .map(|served| served.platform.name.clone());
-        ApiError::UnknownPlatform(names.collect())
+fn target_named<'a>(catalog: &'a Catalog, name: &str) -> Result<Target<'a>, ApiError> {
+    Target::named(catalog, name).ok_or_else(|| {
+        let names = catalog.platforms().iter();
+        let names = names.map(|served| served.platform.name.as_str());
+        ApiError::UnknownPlatform(target_names(names))
     })
 }
 

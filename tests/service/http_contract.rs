@@ -9,6 +9,7 @@ mod decide;
 mod errors;
 mod experiments;
 mod explain;
+mod explain_api;
 mod limits;
 mod metrics;
 mod platforms;

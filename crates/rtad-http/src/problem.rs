@@ -52,6 +52,11 @@ impl Problem {
         self.status
     }
 
+    /// The found value and the accepted ones.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Stable code for programs.
     pub const fn code(&self) -> &'static str {
         self.code

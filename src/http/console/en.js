@@ -198,6 +198,7 @@ export const en = {
   "encoding-hex": "hex",
   "encoding-base64": "base64",
   access: "Headers",
+  "access-closed": "closed: /v1/decide answers 404 beside platforms",
   "access-open": "not required",
   "access-by_signature": "by signature, without headers",
   "access-not_checked": "not checked: none were given",
@@ -221,6 +222,7 @@ export const en = {
   "failure-bad_timestamp": "the timestamp is too far from the current time",
   "failure-overload": "too many requests were in flight",
   "failure-too_many_ids": "the request had too many ids",
+  "failure-unknown_strategy": "a strategy that the config does not have",
   "failure-internal": "internal error of rtad: please report it",
 
   audiences: "Audiences",

@@ -47,9 +47,8 @@ export function rebuildLookup() {
   );
   const requests = platforms.map((name) => option(`platform ${name}`, t("request-of", { name })));
   if (requests.length > 1) requests.unshift(option(ANY_PLATFORM, t("request-of-any")));
-  const group =
-    requests.length > 0 ? el("optgroup", { label: t("a-request") }, ...requests) : undefined;
-  what.replaceChildren(ids, ...(group ? [group] : []));
+  requests.push(option("platform api", t("request-of", { name: "/v1/decide" })));
+  what.replaceChildren(ids, el("optgroup", { label: t("a-request") }, ...requests));
   what.value = chosen;
   if (what.selectedIndex < 0) what.value = ANY;
   again();

@@ -197,6 +197,7 @@ export const zh = {
   "encoding-hex": "十六进制",
   "encoding-base64": "base64",
   access: "请求头",
+  "access-closed": "未开放：配置了平台时 /v1/decide 应答 404",
   "access-open": "无需校验",
   "access-by_signature": "通过签名校验，不需要请求头",
   "access-not_checked": "未校验：没有提供请求头",
@@ -220,6 +221,7 @@ export const zh = {
   "failure-bad_timestamp": "时间戳与当前时间相差过大",
   "failure-overload": "并发请求过多",
   "failure-too_many_ids": "设备号过多",
+  "failure-unknown_strategy": "配置里没有该策略",
   "failure-internal": "rtad 内部错误，请反馈",
 
   audiences: "人群包",

@@ -109,6 +109,41 @@ fn device_has_its_name_of_the_decision_log() {
     assert_eq!(unread.get("log_device"), None);
 }
 
+#[test]
+fn request_to_decide_is_explained() {
+    let (store, config) = served();
+    // Only the audiences of the named strategies are loaded.
+    std::fs::create_dir(store.path().join("vip")).unwrap();
+    std::fs::write(store.path().join("vip/CURRENT"), "broken").unwrap();
+    let device = serde_json::json!({ "oaid": "a b", "imei_md5": REQUEST_IMEI_MD5 });
+    let request = serde_json::json!({ "strategies": ["new-users"], "device": device });
+    let explained = text(&config, "api", &[], request.to_string().as_bytes());
+    for line in [
+        "Platform api, protocol api, path /v1/decide",
+        "Access   closed: /v1/decide answers 404 beside platforms, unless [server.api] opens it",
+        "Ids: 2 found, 1 usable",
+        "  device.oaid      oaid      malformed  a b",
+        "    shard 8d3e, in old_users",
+        "  new-users  new-users  no bid  member: device.imei_md5 is in old_users, which it excludes",
+        "Answer   200, 70 bytes, application/json",
+        r#"  {"decisions":[{"strategy":"new-users","bid":false,"reason":"member"}]}"#,
+        "No bid for new-users, because device.imei_md5 is in old_users, which it excludes.",
+    ] {
+        assert!(
+            explained.lines().any(|found| found == line),
+            "{line} in\n{explained}"
+        );
+    }
+
+    let refused = text(&config, "api", &[], br#"{"strategies":["new"]}"#);
+    let because = "Rejected, because it names a strategy that the config does not have; accepted: \
+                   new-users, vip-only, new-vip, needs-missing, needs-fresh.";
+    assert_eq!(refused.lines().last(), Some(because));
+    let refused = json(&config, "api", br#"{"devices":{}}"#);
+    assert_eq!(refused["answer"]["status"], 400);
+    assert_eq!(refused["failure"]["cause"], "bad_body");
+}
+
 /// Only a pod knows the counts of a cap.
 #[test]
 fn unchecked_caps_of_bids_are_named() {
@@ -176,7 +211,7 @@ fn mistakes_name_what_is_accepted() {
     let error = usage_error(&config, "tencen", &[], b"");
     assert_eq!(
         error,
-        "error: --platform \"tencen\"; accepted: tencent, ocean\n"
+        "error: --platform \"tencen\"; accepted: tencent, ocean, api\n"
     );
     let error = usage_error(Path::new("/none.toml"), "tencent", &[], b"");
     assert!(

@@ -142,7 +142,7 @@ fn unknown_names_are_rejected_and_not_quoted() {
         detail,
         "accepted: new-users, vip-only, new-vip, needs-missing, needs-fresh"
     );
-    // The unit tests of `http::api` have every mistake.
+    // The unit tests of `platform::api` have every mistake.
     for (body, expected) in [
         (r#"{"request_id":868049039501257}"#, "expected a string"),
         (

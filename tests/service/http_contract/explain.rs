@@ -93,7 +93,7 @@ fn invalid_explain_requests_are_problems_without_the_id() {
     let detail = admin
         .post("/v1/explain/kuaishou", "")
         .problem(404, "unknown_platform");
-    assert_eq!(detail, "accepted: tencent, ocean");
+    assert_eq!(detail, "accepted: tencent, ocean, api");
     admin
         .get("/v1/explain/tencent")
         .problem(405, "method_not_allowed");

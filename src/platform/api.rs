@@ -13,13 +13,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use http::StatusCode;
+use rtad_core::device::{DeviceKey, Unusable};
 use rtad_http::json::{Text, parse_object};
+use rtad_http::problem::Problem;
 use rtad_http::request_error::RequestError;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use smallvec::{SmallVec, smallvec};
 
-use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
+use super::ids::{IdReader, Keys, MAX_IDS};
+use super::{IdField, MAX_STRATEGIES};
 use crate::strategy::{
     Attribute, AttributeValue, AttributeValues, BidValue, Decision, Reason, Strategy, Units,
     os_word,
@@ -58,6 +62,31 @@ impl RequestAttributes<'_> {
     }
 }
 
+/// Takes the ids of a request: serving counts them, and an explanation lists them.
+pub trait TakeIds {
+    /// The key of an id in this field.
+    ///
+    /// # Errors
+    ///
+    /// Why the id has no key.
+    fn key(&mut self, field: IdField, id: &str) -> Result<DeviceKey, Unusable>;
+
+    /// Takes an operating system that is not known.
+    fn unknown_os(&mut self, os: &str);
+}
+
+impl TakeIds for &IdReader {
+    #[inline]
+    fn key(&mut self, field: IdField, id: &str) -> Result<DeviceKey, Unusable> {
+        IdReader::key(self, field, id.as_bytes())
+    }
+
+    #[inline]
+    fn unknown_os(&mut self, _: &str) {
+        IdReader::unknown_os(self);
+    }
+}
+
 /// Reads a request. Costs one pass over the body, an md5 per raw id and two lists.
 ///
 /// # Errors
@@ -65,7 +94,7 @@ impl RequestAttributes<'_> {
 /// The mistake in the body, without values.
 pub fn decode<'body>(
     body: &'body [u8],
-    ids: &IdReader,
+    mut ids: impl TakeIds,
 ) -> Result<DecisionRequest<'body>, RequestError> {
     let sent: SentRequest<'body> =
         parse_object(body, "request_id, strategies, device and attributes")?;
@@ -91,7 +120,7 @@ pub fn decode<'body>(
             {
                 value = os_word(text.as_bytes()).map(Cow::Borrowed);
                 if value.is_none() {
-                    ids.unknown_os();
+                    ids.unknown_os(&text);
                 }
             }
             request.attributes.0[attribute as usize] = value;
@@ -101,7 +130,7 @@ pub fn decode<'body>(
     if let Some(Entries(device)) = sent.device {
         for (DeviceField(field), SentIds(sent_ids)) in device {
             for Text(id) in sent_ids {
-                request.add_id(field, &id, ids)?;
+                request.add_id(field, &id, &mut ids)?;
             }
         }
     }
@@ -111,8 +140,13 @@ pub fn decode<'body>(
 
 impl DecisionRequest<'_> {
     /// Adds an id if it is usable.
-    fn add_id(&mut self, field: IdField, id: &str, ids: &IdReader) -> Result<(), RequestError> {
-        let Ok(key) = ids.key(field, id.as_bytes()) else {
+    fn add_id(
+        &mut self,
+        field: IdField,
+        id: &str,
+        ids: &mut impl TakeIds,
+    ) -> Result<(), RequestError> {
+        let Ok(key) = ids.key(field, id) else {
             return Ok(());
         };
 
@@ -124,6 +158,19 @@ impl DecisionRequest<'_> {
         }
         Ok(())
     }
+}
+
+/// The code of a request for a strategy that is not configured.
+pub const UNKNOWN_STRATEGY: &str = "unknown_strategy";
+
+/// The answer to such a request.
+pub fn unknown_strategy(known: &[String]) -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        UNKNOWN_STRATEGY,
+        "No such strategy",
+        format!("accepted: {}", known.join(", ")),
+    )
 }
 
 /// A decision as it is answered.
