@@ -105,9 +105,9 @@ def explain(
 ) -> dict[str, Any]:
     """Explains the answer to a platform's captured request, as `rtad explain --json`.
 
-    `config` is the file of the service. The body may be the bytes themselves, hex or base64. The
-    explanation holds the ids of the request. `at` decides by the schedules of that time, which needs
-    an offset from UTC.
+    `config` is the file of the service, and `platform` a name in it, or "api" for a request to
+    `/v1/decide`. The body may be the bytes themselves, hex or base64. The explanation holds the ids
+    of the request. `at` decides by the schedules of that time, which needs an offset from UTC.
     """
     found = body.encode() if isinstance(body, str) else bytes(body)
     lines = [f"{name}: {text}" for name, text in (headers or {}).items()]

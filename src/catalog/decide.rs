@@ -416,6 +416,7 @@ impl Catalog {
 
     /// The indexes of strategies with these names, of all without a name; `None` if there is no
     /// strategy of a name.
+    #[inline]
     pub fn named_strategies(&self, names: &[Cow<'_, str>]) -> Option<Vec<usize>> {
         if names.is_empty() {
             return Some((0..self.strategies().len()).collect());
@@ -429,6 +430,7 @@ impl Catalog {
     }
 
     /// The decisions that a request to `/v1/decide` for these strategies gets.
+    #[inline]
     pub fn named_decisions<'c>(
         &'c self,
         strategies: &[usize],

@@ -206,6 +206,7 @@ fn explain_strategy(
             experiment: experiment.name.clone(),
             bucket: experiment.part_name(part).to_owned(),
             unit: device.units[*index].map(IdKind::as_str),
+            kinds: experiment.unit.iter().map(|kind| kind.as_str()).collect(),
         })
     };
     StrategyExplained {

@@ -226,6 +226,8 @@ pub(super) struct BucketExplained {
     pub(super) bucket: String,
     /// Kind of the id that decides; null if the device has none.
     pub(super) unit: Option<&'static str>,
+    /// The experiment's kinds: the first one that the device has decides.
+    pub(super) kinds: Vec<&'static str>,
 }
 
 /// An entry of a strategy's values.

@@ -381,7 +381,7 @@ fn every_decision_has_a_reason() {
     }
     let nothing = conclusion(&text(&tencent(Device::default())));
     let expected =
-        "No bid for T1 and T2, because no id is usable, and its `no_device` answer is no bid";
+        "No bid for T1 and T2, because the request has no id, and its `no_device` answer is no bid";
     assert!(nothing.starts_with(expected), "{nothing}");
     let ping = RtaRequest {
         is_ping: Some(true),
@@ -398,6 +398,57 @@ fn every_decision_has_a_reason() {
         audiences[3]["unavailable"],
         json!({ "reason": "too_old", "max_age_seconds": 7200 })
     );
+}
+
+#[test]
+fn missing_ids_are_named() {
+    let experiment = r#"
+[[experiment]]
+name = "test"
+unit = ["imei", "idfa"]
+buckets = [{ name = "all", slots = "0..10000" }]
+[[strategy]]
+name = "bucket"
+when = { bucket = "test:all" }
+[[platform]]
+kind = "tencent"
+name = "bt"
+path = "/bt"
+strategies = { B1 = "bucket", B2 = "new" }
+"#;
+    let fixture = fixture_of(&format!("{RULES}{experiment}"));
+    let oaid = Device {
+        oaid: Some(OAID.into()),
+        imei_md5sum: Some("short".into()),
+        ..Device::default()
+    };
+    let explanation = fixture.with_headers("bt", &[], &tencent(oaid));
+    let text = explanation.to_string();
+    assert!(
+        text.contains("the device is in test:none, as it has no usable imei or idfa"),
+        "{text}"
+    );
+    let explained = serde_json::to_value(&explanation).unwrap();
+    let bucket = json!({
+        "experiment": "test", "bucket": "none", "unit": null, "kinds": ["imei", "idfa"],
+    });
+    assert_eq!(explained["strategies"][0]["buckets"], json!([bucket]));
+
+    let blank = Device {
+        oaid: Some("".into()),
+        imei_md5sum: Some("short".into()),
+        ..Device::default()
+    };
+    for (device, because) in [
+        (blank, "no id is usable"),
+        (Device::default(), "the request has no id"),
+    ] {
+        let text = fixture
+            .with_headers("bt", &[], &tencent(device))
+            .to_string();
+        let line = format!("  no_device: {because}, and its `no_device` answer is no bid\n");
+        assert!(text.contains(&line), "{text}");
+    }
 }
 
 #[test]

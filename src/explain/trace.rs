@@ -8,6 +8,9 @@ use rtad_core::device::{DeviceKey, IdField};
 /// Longest list of ids or strategies in an explanation.
 pub const MAX_LISTED: usize = 256;
 
+/// The note of an id whose type the config does not map.
+pub const ID_SKIPPED: &str = "id skipped";
+
 /// An id that the request carries.
 pub struct TracedId {
     pub(super) path: String,
@@ -106,7 +109,7 @@ impl Trace {
             trace.note("signature", failure.as_str().to_owned());
         }
         for skipped in &read.skipped {
-            trace.note("id skipped", skipped.to_string());
+            trace.note(ID_SKIPPED, skipped.to_string());
         }
         trace.note_unlisted(unlisted);
         trace

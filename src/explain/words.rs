@@ -10,6 +10,7 @@ use super::report::{
     AudienceExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED, OtherMembership,
     StrategyExplained, Unavailable, ValueExplained,
 };
+use super::trace::ID_SKIPPED;
 use crate::catalog::IdResult;
 use crate::platform::api::UNKNOWN_STRATEGY;
 use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
@@ -148,7 +149,10 @@ impl Explanation {
             Reason::Rule => of_rule(one),
             Reason::Bucket => format!("{}; {}", of_rule(one), of_buckets(one)),
             Reason::NotScheduled => of_schedule(one),
-            Reason::NoDevice => format!("no id is usable, and its `no_device` answer is {outcome}"),
+            Reason::NoDevice => {
+                let because = self.of_no_device();
+                format!("{because}, and its `no_device` answer is {outcome}")
+            }
             Reason::Unavailable => {
                 let cause = match self.failure.as_ref().map(|failure| failure.cause) {
                     Some(cause) if cause == Failure::TooManyIds.as_str() => {
@@ -160,6 +164,17 @@ impl Explanation {
                 format!("{cause}, and its `unavailable` answer is {outcome}")
             }
         }
+    }
+
+    /// The reason why the device has no usable id.
+    fn of_no_device(&self) -> &'static str {
+        if !self.ids.is_empty() {
+            return "no id is usable";
+        }
+        if self.notes.iter().any(|note| note.what == ID_SKIPPED) {
+            return "no id has a type that the config maps";
+        }
+        "the request has no id"
     }
 
     /// The value of a strategy's bid; `None` if the strategy has no values.
@@ -409,7 +424,10 @@ fn of_buckets(one: &StrategyExplained) -> String {
         let part = &bucket.bucket;
         parts.push(match bucket.unit {
             Some(unit) => format!("{experiment}:{part} by its {unit}"),
-            None => format!("{experiment}:{part}, as it has no id of the experiment's kinds"),
+            None => {
+                let kinds = listed(&bucket.kinds, "or");
+                format!("{experiment}:{part}, as it has no usable {kinds}")
+            }
         });
     }
     format!("the device is in {}", listed(&parts, "and"))

@@ -176,7 +176,7 @@ export const en = {
   "value-of": "value of {of}: {numbers}",
   "value-default": "value of other bids: {numbers}",
   "bucket-by": "bucket {experiment}:{bucket} by its {unit}",
-  "bucket-without-id": "bucket {experiment}:{bucket}, without an id of the experiment's kinds",
+  "bucket-without-id": "bucket {experiment}:{bucket}, as the device has no usable {kinds}",
   "why-not_scheduled": "its schedule does not hold now",
   "why-not_configured": "the config does not map this id to a strategy",
   "id-usable": "usable",

@@ -244,7 +244,9 @@ function strategiesTable(strategies, audiences, failure, ids = []) {
 
 /** The device's parts in the strategy's experiments. */
 function bucketsOf({ buckets }) {
-  return (buckets ?? []).map((one) => t(one.unit ? "bucket-by" : "bucket-without-id", one));
+  return (buckets ?? []).map((one) =>
+    t(one.unit ? "bucket-by" : "bucket-without-id", { ...one, kinds: list(one.kinds) }),
+  );
 }
 
 /** The value of a strategy's bid. */

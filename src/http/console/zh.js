@@ -175,7 +175,7 @@ export const zh = {
   "value-of": "{of} 的价值：{numbers}",
   "value-default": "其余出价的价值：{numbers}",
   "bucket-by": "桶 {experiment}:{bucket}，由 {unit} 决定",
-  "bucket-without-id": "桶 {experiment}:{bucket}，没有实验所用类型的设备号",
+  "bucket-without-id": "桶 {experiment}:{bucket}，设备没有可用的 {kinds}",
   "why-not_scheduled": "现在不在策略的投放时段内",
   "why-not_configured": "配置中没有该 id 对应的策略",
   "id-usable": "可用",
