@@ -24,6 +24,29 @@ struct Asked<'body> {
     strategies: Vec<usize>,
 }
 
+/// The reason for refusing a request.
+enum Refusal {
+    Request(RequestError),
+    /// The request names an unknown strategy. Lists the known ones.
+    UnknownStrategy(Vec<String>),
+}
+
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
+impl Refusal {
+    /// The route's answer.
+    fn problem(&self) -> Problem {
+        match self {
+            Self::Request(error) => error.problem(),
+            Self::UnknownStrategy(known) => api::unknown_strategy(known),
+        }
+    }
+}
+
 /// Lists the ids of a request, and counts none.
 struct ListedIds<'a> {
     reader: &'a IdReader,
@@ -86,7 +109,7 @@ pub fn decide(explainer: &Explainer<'_>, captured: &Captured<'_>) -> Outcome {
     let mut ids = ListedIds::new(explainer.ids);
     let asked = match read(catalog, captured, &mut ids) {
         Ok(asked) => asked,
-        Err(problem) => return refused(catalog, captured, &problem),
+        Err(refusal) => return refused(catalog, captured, &refusal.problem()),
     };
     let Asked {
         request,
@@ -150,27 +173,26 @@ fn read<'body>(
     catalog: &Catalog,
     captured: &'body Captured<'_>,
     ids: &mut ListedIds<'_>,
-) -> Result<Asked<'body>, Problem> {
+) -> Result<Asked<'body>, Refusal> {
     let headers = captured.head.headers;
     if captured.has_headers && !catalog.admits(headers) {
-        return Err(RequestError::Unauthorized("server.api.token_files").problem());
+        return Err(RequestError::Unauthorized("server.api.token_files").into());
     }
     if has_encoding(headers) {
-        return Err(RequestError::BadEncoding.problem());
+        return Err(RequestError::BadEncoding.into());
     }
     let max_body = captured.max_body;
     if captured.body.len() > max_body {
         let detail = format!("the body is over {max_body} bytes");
-        return Err(RequestError::TooLarge(detail).problem());
+        return Err(RequestError::TooLarge(detail).into());
     }
 
-    let request = api::decode(&captured.body, ids).map_err(|error| error.problem())?;
-    let strategies = catalog.named_strategies(&request.strategies);
-    let strategies = strategies.ok_or_else(|| {
+    let request = api::decode(&captured.body, ids)?;
+    let Some(strategies) = catalog.named_strategies(&request.strategies) else {
         let known = catalog.strategies();
-        let known: Vec<_> = known.map(|strategy| strategy.name.clone()).collect();
-        api::unknown_strategy(&known)
-    })?;
+        let known = known.map(|strategy| strategy.name.clone());
+        return Err(Refusal::UnknownStrategy(known.collect()));
+    };
     Ok(Asked {
         request,
         strategies,
