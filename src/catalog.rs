@@ -5,6 +5,7 @@
 
 mod audience;
 mod caps;
+mod counters;
 mod decide;
 mod experiments;
 mod served;

@@ -4,6 +4,7 @@
 //! device, in which audiences, experiments and strategies have indexes.
 
 mod attribute;
+mod deciding;
 mod experiment;
 mod facts;
 mod rule;
@@ -21,7 +22,7 @@ pub use experiment::{
     Slots, Tag, Units,
 };
 pub use facts::{AttributeValues, AudienceAnswer, Facts, LookedUp};
-pub use rule::{Rule, Truth};
+pub use rule::{Leaf, Rule, Truth};
 pub use schedule::Scheduled;
 pub use tier::{Tier, Tiers};
 pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
@@ -252,22 +253,6 @@ impl Strategy {
         match truth {
             Truth::True => Decision::bid(reason),
             Truth::False | Truth::Unknown => Decision::no_bid(reason),
-        }
-    }
-
-    /// The audience or the part of the rule that makes a decision about a device; `None` if it is
-    /// made without both, or by no single audience.
-    pub fn deciding(&self, decision: Decision, facts: &Facts<'_>) -> Option<Rule> {
-        match decision.reason {
-            Reason::Member => {
-                let mut excluded = self.exclude.iter().copied();
-                excluded
-                    .find(|audience| facts.membership(*audience) == Membership::Member)
-                    .map(Rule::Audience)
-            }
-            Reason::Unavailable => self.unknown(facts).into_iter().next(),
-            Reason::Rule | Reason::Bucket => Some(self.rule.as_ref()?.deciding(facts).clone()),
-            _ => None,
         }
     }
 

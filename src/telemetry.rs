@@ -28,6 +28,6 @@ pub use cache::ChunkSource;
 pub use connections::ConnectionPermit;
 pub use decisions::{BucketCounters, DecisionCounters, IdCounters, PlainCounter};
 pub use log::{LogDrop, LogMetrics, LogStep};
-pub use registry::{InFlight, Telemetry, ValueLabels};
+pub use registry::{DecisionLabels, InFlight, Telemetry, ValueLabels};
 pub use requests::{Route, RouteMetrics};
 pub use sharded_counter::count_as_worker;

@@ -383,7 +383,8 @@ impl Catalog {
     #[inline]
     pub fn count(&self, served: &ServedPlatform, facts: &Facts<'_>, verdicts: &Verdicts) {
         for verdict in verdicts {
-            served.count(verdict.strategy, verdict.decision);
+            let leaf = self.refusing_leaf(verdict.strategy, verdict.decision, facts);
+            served.count(verdict.strategy, verdict.decision, leaf);
             self.count_parts(verdict, facts);
         }
     }
@@ -408,7 +409,8 @@ impl Catalog {
         self.admit(keys, at, &mut verdicts);
 
         for verdict in &verdicts {
-            self.served(verdict.strategy).count(verdict.decision);
+            let leaf = self.refusing_leaf(verdict.strategy, verdict.decision, facts);
+            self.served(verdict.strategy).count(verdict.decision, leaf);
             self.count_parts(verdict, facts);
         }
         verdicts

@@ -8,12 +8,13 @@ use http::HeaderMap;
 
 use super::audience::Audience;
 use super::caps::ServedCaps;
+use super::counters::{NamedLeaf, StrategyCounters};
 use super::experiments::ServedExperiments;
 use super::served_strategy::ServedStrategy;
 use crate::cap::Cap;
 use crate::platform::{Access, Failure, IdCounts, Platform, Verdicts};
-use crate::strategy::{Decision, Experiment, Reason, Rules, Strategy};
-use crate::telemetry::{DecisionCounters, PlainCounter, RouteMetrics, Telemetry};
+use crate::strategy::{Decision, Experiment, Facts, Reason, Rules, Strategy};
+use crate::telemetry::{PlainCounter, RouteMetrics, Telemetry};
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
 pub type Serving = ArcSwap<Catalog>;
@@ -86,23 +87,26 @@ pub struct ServedPlatform {
     /// Metrics of its requests.
     pub route: RouteMetrics,
     /// One per strategy of the catalog; `None` for those that the platform does not map.
-    decisions: Vec<Option<DecisionCounters>>,
+    decisions: Vec<Option<StrategyCounters>>,
     failures: [PlainCounter; Failure::ALL.len()],
     /// Counters of its ids.
     pub(super) ids: IdCounts,
 }
 
 impl ServedPlatform {
-    fn new(platform: Arc<Platform>, strategies: &[Strategy], telemetry: &Telemetry) -> Self {
-        let mut decisions = vec![None; strategies.len()];
+    fn new(
+        platform: Arc<Platform>,
+        strategies: &[Strategy],
+        leaves: &[Vec<NamedLeaf>],
+        telemetry: &Telemetry,
+    ) -> Self {
+        let mut decisions = Vec::new();
+        decisions.resize_with(strategies.len(), || None);
         for index in platform.strategies() {
             let strategy = &strategies[index];
-            decisions[index] = Some(telemetry.decisions(
-                &platform.name,
-                &strategy.name,
-                strategy.is_shadow,
-                |outcome, reason| strategy.can_decide(outcome, reason),
-            ));
+            let leaves = &leaves[index];
+            let counters = StrategyCounters::new(&platform.name, strategy, leaves, true, telemetry);
+            decisions[index] = Some(counters);
         }
 
         let failures =
@@ -117,11 +121,11 @@ impl ServedPlatform {
         }
     }
 
-    /// Counts a decision of a mapped strategy.
+    /// Counts a decision of a mapped strategy, which the leaf of this index makes.
     #[inline]
-    pub(super) fn count(&self, strategy: usize, decision: Decision) {
+    pub(super) fn count(&self, strategy: usize, decision: Decision, leaf: Option<usize>) {
         if let Some(counters) = &self.decisions[strategy] {
-            counters.count(decision);
+            counters.count(decision, leaf);
         }
     }
 
@@ -165,20 +169,25 @@ impl Catalog {
             .any(|strategy| !strategy.values.is_empty());
         let experiments = ServedExperiments::new(experiments, &strategies, telemetry);
 
+        let mut leaves = Vec::new();
+        for strategy in &strategies {
+            leaves.push(NamedLeaf::all(strategy, &audiences, experiments.list()));
+        }
         let platforms: Arc<[ServedPlatform]> = platforms
             .into_iter()
-            .map(|platform| ServedPlatform::new(platform, &strategies, telemetry))
+            .map(|platform| ServedPlatform::new(platform, &strategies, &leaves, telemetry))
             .collect();
         let has_api = api.is_served(&platforms);
 
         let mut served = Vec::new();
         let mut reads_tiers = vec![false; audiences.len()];
         let mut reads_attributes = false;
-        for strategy in &strategies {
+        for (strategy, leaves) in strategies.iter().zip(leaves) {
             served.push(ServedStrategy::new(
                 strategy,
                 &audiences,
                 experiments.list(),
+                leaves,
                 has_api,
                 telemetry,
             ));
@@ -324,6 +333,23 @@ impl Catalog {
     #[inline]
     pub(super) fn served(&self, index: usize) -> &ServedStrategy {
         &self.strategies[index]
+    }
+
+    /// Index, among the leaves of the strategy at `index`, of the one that makes a no-bid. `None` of
+    /// a bid, and of a no-bid that no leaf makes.
+    #[inline]
+    pub(super) fn refusing_leaf(
+        &self,
+        index: usize,
+        decision: Decision,
+        facts: &Facts<'_>,
+    ) -> Option<usize> {
+        if decision.is_bid() {
+            return None;
+        }
+        let leaf = self.strategy(index).deciding(decision, facts)?;
+        let mut leaves = self.served(index).leaves.iter();
+        leaves.position(|named| named.leaf == leaf)
     }
 
     /// The strategies' caps.

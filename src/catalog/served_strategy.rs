@@ -1,9 +1,10 @@
 //! A strategy of the catalog, and its counters.
 
 use super::audience::Audience;
+use super::counters::{NamedLeaf, StrategyCounters};
 use crate::platform::API;
 use crate::strategy::{Decision, Experiment, Strategy};
-use crate::telemetry::{DecisionCounters, PlainCounter, Telemetry, ValueLabels};
+use crate::telemetry::{PlainCounter, Telemetry, ValueLabels};
 
 /// Counters of a strategy, and properties of its rules: made once, not per request.
 #[derive(Debug)]
@@ -12,8 +13,10 @@ pub(super) struct ServedStrategy {
     pub(super) audiences: Vec<usize>,
     /// Whether its answers depend on a request's attributes.
     pub(super) is_per_request: bool,
+    /// Its leaves.
+    pub(super) leaves: Vec<NamedLeaf>,
     /// Counters of `/v1/decide`.
-    decisions: DecisionCounters,
+    decisions: StrategyCounters,
     /// Counters of its values, by index.
     values: Vec<PlainCounter>,
 }
@@ -23,6 +26,7 @@ impl ServedStrategy {
         strategy: &Strategy,
         audiences: &[Audience],
         experiments: &[Experiment],
+        leaves: Vec<NamedLeaf>,
         has_api: bool,
         telemetry: &Telemetry,
     ) -> Self {
@@ -50,20 +54,16 @@ impl ServedStrategy {
         Self {
             audiences: asked,
             is_per_request: strategy.is_per_request(),
-            decisions: telemetry.decisions(
-                API,
-                &strategy.name,
-                strategy.is_shadow,
-                |outcome, reason| has_api && strategy.can_decide(outcome, reason),
-            ),
+            decisions: StrategyCounters::new(API, strategy, &leaves, has_api, telemetry),
+            leaves,
             values,
         }
     }
 
-    /// Counts a decision of `/v1/decide`.
+    /// Counts a decision of `/v1/decide`, which the leaf of this index makes.
     #[inline]
-    pub(super) fn count(&self, decision: Decision) {
-        self.decisions.count(decision);
+    pub(super) fn count(&self, decision: Decision, leaf: Option<usize>) {
+        self.decisions.count(decision, leaf);
     }
 
     /// Counts a bid with a value.

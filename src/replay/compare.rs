@@ -343,10 +343,9 @@ fn words(
     text += outcome.reason;
 
     if let (Some(rules), Some(one)) = (rules, side.decided) {
-        let leaf = rules.deciding_leaf(one, facts, &decided.parts);
-        if !leaf.is_empty() {
+        if let Some(condition) = rules.deciding_condition(one, facts, &decided.parts) {
             text += " ";
-            text += &leaf;
+            text += &condition;
         }
     }
 

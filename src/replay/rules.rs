@@ -275,26 +275,24 @@ impl Rules {
         }
     }
 
-    /// The audience, or the part of the rule, that decides: a short text.
-    pub fn deciding_leaf(
+    /// The name of the condition that decides; `None` if none does.
+    pub fn deciding_condition(
         &self,
         decided: &Decided,
         logged: &LoggedFacts<'_>,
         parts: &Assignments,
-    ) -> String {
+    ) -> Option<String> {
         match logged.ids {
-            LookedUpIds::None | LookedUpIds::Unread => return String::new(),
+            LookedUpIds::None | LookedUpIds::Unread => return None,
             LookedUpIds::All | LookedUpIds::TooMany => {}
         }
 
         let facts = self.facts(logged, parts);
-        let Some(leaf) = self.strategy(decided).deciding(decided.decision, &facts) else {
-            return String::new();
-        };
-        leaf.to_text(
-            &|audience| self.audiences[audience].clone(),
+        let leaf = self.strategy(decided).deciding(decided.decision, &facts)?;
+        Some(leaf.name(
+            |audience| self.audiences[audience].clone(),
             &self.experiments,
-        )
+        ))
     }
 
     /// The facts of a row, without the schedules. An audience that the row lacks was not asked.

@@ -23,6 +23,16 @@ impl From<bool> for Truth {
     }
 }
 
+impl Truth {
+    const fn negated(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+            Self::Unknown => Self::Unknown,
+        }
+    }
+}
+
 /// A condition. Audiences are named by their indexes in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
@@ -42,6 +52,28 @@ pub enum Rule {
     None(Vec<Self>),
 }
 
+/// A single condition of a strategy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaf {
+    /// The device's membership in the audience of this index.
+    Audience(usize),
+    /// An attribute of the request.
+    Attribute(Attribute),
+    /// The device's part in the experiment of this index.
+    Part(usize, Assignment),
+}
+
+impl Leaf {
+    /// Its name: an audience, an attribute, or `EXPERIMENT:BUCKET`.
+    pub fn name(self, audience: impl Fn(usize) -> String, experiments: &[Experiment]) -> String {
+        match self {
+            Self::Audience(index) => audience(index),
+            Self::Attribute(attribute) => attribute.as_str().to_owned(),
+            Self::Part(index, part) => experiments[index].full_name(part),
+        }
+    }
+}
+
 impl Rule {
     /// Its truth for a device: an unavailable audience makes it unknown only if the others leave it
     /// open. No allocation.
@@ -51,7 +83,7 @@ impl Rule {
     }
 
     /// Its truth for a device with these parts in the experiments; one that is missing is unknown.
-    fn truth_by_parts(&self, facts: &Facts<'_>, parts: &[Assignment]) -> Truth {
+    pub(super) fn truth_by_parts(&self, facts: &Facts<'_>, parts: &[Assignment]) -> Truth {
         match self {
             Self::Attribute(attribute, accepted) => match facts.attribute(*attribute) {
                 Some(value) => accepted.iter().any(|accepted| accepted.is(value)).into(),
@@ -78,23 +110,35 @@ impl Rule {
         }
     }
 
-    /// The part of it that decides its truth, which is known: the first leaf that would do so
-    /// alone, or else a group all of whose parts are needed.
-    pub fn deciding(&self, facts: &Facts<'_>) -> &Self {
-        let (rules, sought) = match (self, self.truth(facts)) {
-            (Self::Any(rules), Truth::True) | (Self::None(rules), Truth::False) => {
-                (rules, Truth::True)
+    /// The leaf that gives it its `truth` for a device with these parts: the first one in the
+    /// config's order. `None` if that is a part that is unknown.
+    pub(super) fn deciding(
+        &self,
+        truth: Truth,
+        facts: &Facts<'_>,
+        parts: &[Assignment],
+    ) -> Option<Leaf> {
+        let (rules, sought) = match self {
+            Self::Audience(audience) => return Some(Leaf::Audience(*audience)),
+            Self::Attribute(attribute, _) | Self::Absent(attribute) => {
+                return Some(Leaf::Attribute(*attribute));
             }
-            (Self::All(rules), Truth::False) => (rules, Truth::False),
-            _ => return self,
+            Self::Bucket(experiment, _) => {
+                return match parts.get(*experiment) {
+                    None | Some(Assignment::Unknown) => None,
+                    Some(part) => Some(Leaf::Part(*experiment, *part)),
+                };
+            }
+            Self::Any(rules) | Self::All(rules) => (rules, truth),
+            Self::None(rules) => (rules, truth.negated()),
         };
 
         for rule in rules {
-            if rule.truth(facts) == sought {
-                return rule.deciding(facts);
+            if rule.truth_by_parts(facts, parts) == sought {
+                return rule.deciding(sought, facts, parts);
             }
         }
-        self
+        None
     }
 
     /// Appends the leaves for which its truth is unknown: none if it is known.

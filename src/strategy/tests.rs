@@ -61,7 +61,7 @@ fn unknown_audiences_are_those_that_leave_the_decision_open() {
     let deciding = rule.deciding(decision, &open);
     assert_eq!(
         (decision.reason, deciding),
-        (Reason::Unavailable, Some(slot))
+        (Reason::Unavailable, Some(Leaf::Attribute(Attribute::Slot)))
     );
 }
 

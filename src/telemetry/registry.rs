@@ -40,8 +40,7 @@ pub struct Telemetry {
 #[derive(Default)]
 struct LabeledCounters {
     platform_routes: BTreeMap<String, RouteMetrics>,
-    /// The counters by platform, strategy, and whether it is in shadow.
-    decisions: BTreeMap<(String, String, bool), DecisionCounters>,
+    decisions: BTreeMap<DecisionLabels, DecisionCounters>,
     /// The counters by strategy, experiment and bucket.
     buckets: BTreeMap<[String; 3], BucketCounters>,
     /// The counters by strategy, row and conditions.
@@ -50,6 +49,19 @@ struct LabeledCounters {
     failures: BTreeMap<(String, &'static str), PlainCounter>,
     /// The counters by platform and kind.
     ids: BTreeMap<(String, &'static str), IdCounters>,
+}
+
+/// The labels of a strategy's decisions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DecisionLabels {
+    /// Name of the platform.
+    pub platform: String,
+    /// Name of the strategy.
+    pub strategy: String,
+    /// Name of the condition that makes no-bids; empty of bids, and of no-bids without one.
+    pub condition: String,
+    /// Whether the strategy answers nothing: its decisions have a metric of their own.
+    pub is_shadow: bool,
 }
 
 /// The conditions of a row of a strategy's values; those that it does not have are empty.
@@ -101,18 +113,14 @@ impl Telemetry {
         route.or_insert_with(|| RouteMetrics::new(platform)).clone()
     }
 
-    /// Counters of a strategy's decisions for a platform; of those that answer nothing if
-    /// `is_shadow`. Decisions that `can_occur` have a series from the start.
+    /// Counters of a strategy's decisions. Those that `can_occur` have a series from the start.
     pub fn decisions(
         &self,
-        platform: &str,
-        strategy: &str,
-        is_shadow: bool,
+        labels: &DecisionLabels,
         can_occur: impl Fn(Outcome, Reason) -> bool,
     ) -> DecisionCounters {
-        let key = (platform.to_owned(), strategy.to_owned(), is_shadow);
         let mut labeled = self.labeled.lock();
-        let counters = labeled.decisions.entry(key).or_default();
+        let counters = labeled.decisions.entry(labels.clone()).or_default();
         counters.allow(can_occur);
         counters.clone()
     }
@@ -321,19 +329,22 @@ impl Telemetry {
             self.requests(&route.route, "200").absolute(route.ok());
         }
 
-        for ((platform, strategy, is_shadow), counters) in &labeled.decisions {
-            let name = if *is_shadow {
+        for (of, counters) in &labeled.decisions {
+            let name = if of.is_shadow {
                 "rtad_shadow_decisions_total"
             } else {
                 "rtad_decisions_total"
             };
             counters.publish(|decision, reason| {
-                let labels = [
-                    ("platform", platform.as_str()),
-                    ("strategy", strategy),
+                let mut labels = vec![
+                    ("platform", of.platform.as_str()),
+                    ("strategy", of.strategy.as_str()),
                     ("decision", decision),
                     ("reason", reason),
                 ];
+                if !of.condition.is_empty() {
+                    labels.push(("condition", of.condition.as_str()));
+                }
                 self.counter(name, &labels)
             });
         }

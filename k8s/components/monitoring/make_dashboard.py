@@ -328,7 +328,7 @@ def asked(board):
     board.graph(
         "Reasons of the selection",
         PER_SECOND,
-        [(sum_by("decision, reason", decisions), "{{decision}}: {{reason}}")],
+        [(sum_by("decision, reason, condition", decisions), "{{decision}}: {{reason}} {{condition}}")],
         "`capped` and `no_lease` are those of caps; docs/guides/answer-growth-questions.md.",
     )
 

@@ -24,11 +24,11 @@ fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
         "reason" => {
             "member not_member no_device unavailable capped no_lease rule not_scheduled bucket"
         }
+        "condition" | "audience" => "old_users vip missing too_old",
         "kind" => FIELDS,
         "source" => "store cache",
         "change" => "added removed tombstone",
         "result" => "usable blank malformed doubtful ok unchanged not_found",
-        "audience" => "old_users vip missing too_old",
         "stat" => "min mean max",
         "version" => env!("CARGO_PKG_VERSION"),
         "code" => "200 400 404 405 413",
@@ -214,14 +214,28 @@ fn counters_match_the_requests() {
         let series = format!(r#"rtad_ids_total{{platform="api",kind="{kind}",result="{result}"}}"#);
         assert_eq!(metric(&metrics, &series), expected, "{series}");
     }
-    for (strategy, decision, reason, expected) in [
-        ("new-users", "no_bid", "member", 1.0),
-        ("new-users", "bid", "not_member", 1.0),
-        ("vip-only", "no_bid", "rule", 2.0),
-        ("vip-only", "bid", "no_device", 1.0),
-        ("needs-missing", "bid", "unavailable", 1.0),
+    for (labels, expected) in [
+        (
+            r#"strategy="new-users",decision="no_bid",reason="member",condition="old_users""#,
+            1.0,
+        ),
+        (
+            r#"strategy="new-users",decision="bid",reason="not_member""#,
+            1.0,
+        ),
+        (
+            r#"strategy="vip-only",decision="no_bid",reason="rule",condition="vip""#,
+            2.0,
+        ),
+        (
+            r#"strategy="vip-only",decision="bid",reason="no_device""#,
+            1.0,
+        ),
+        (
+            r#"strategy="needs-missing",decision="bid",reason="unavailable""#,
+            1.0,
+        ),
     ] {
-        let labels = format!(r#"strategy="{strategy}",decision="{decision}",reason="{reason}""#);
         let series = format!(r#"rtad_decisions_total{{platform="api",{labels}}}"#);
         assert_eq!(metric(&metrics, &series), expected, "{series}");
     }

@@ -160,11 +160,13 @@ fn members_are_rejected_and_non_members_accepted() {
         assert_eq!(response.bid_type, Some(i32::from(expected.is_none())));
     }
     let metrics = server.metrics();
+    let member = r#"member",condition="old_users"#;
+    let not_vip = r#"rule",condition="vip"#;
     for (platform, strategy, decision, reason, expected) in [
         ("tencent", "new-users", "bid", "not_member", 2.0),
-        ("tencent", "new-users", "no_bid", "member", 2.0),
+        ("tencent", "new-users", "no_bid", member, 2.0),
         ("ocean", "vip-only", "bid", "rule", 2.0),
-        ("ocean", "vip-only", "no_bid", "rule", 2.0),
+        ("ocean", "vip-only", "no_bid", not_vip, 2.0),
         ("api", "new-users", "bid", "not_member", 0.0),
     ] {
         let labels = format!(
