@@ -352,6 +352,21 @@ impl Catalog {
         leaves.position(|named| named.leaf == leaf)
     }
 
+    /// The name of the condition that makes a no-bid of the strategy at `index`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    pub fn refusing_condition(
+        &self,
+        index: usize,
+        decision: Decision,
+        facts: &Facts<'_>,
+    ) -> Option<&str> {
+        let leaf = self.refusing_leaf(index, decision, facts)?;
+        Some(&self.served(index).leaves[leaf].name)
+    }
+
     /// The strategies' caps.
     #[inline]
     pub fn caps(&self) -> &ServedCaps {

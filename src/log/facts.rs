@@ -175,6 +175,9 @@ fn of_decision<'f>(
         strategy: &strategy.name,
         bid: decision.is_bid(),
         reason: decision.reason.as_str(),
+        condition: decided
+            .catalog
+            .refusing_condition(index, decision, decided.facts),
         shadow: strategy.is_shadow,
         cap: cap(decided, index, decision),
         scheduled: strategy.schedule.as_ref().map(|schedule| schedule.holds()),

@@ -17,6 +17,8 @@ use crate::strategy::{Assignment, Reason, Strategy, ValueKey};
 struct Side<'s> {
     strategy: &'s str,
     outcome: Outcome<'s>,
+    /// The condition that made a logged no-bid.
+    condition: Option<&'s str>,
     /// `None` if it was logged: the rules that made it are not known.
     decided: Option<&'s Decided>,
 }
@@ -37,6 +39,7 @@ impl<'s> Side<'s> {
         Self {
             strategy,
             outcome: Outcome::ABSENT,
+            condition: None,
             decided: None,
         }
     }
@@ -50,6 +53,7 @@ impl<'s> Side<'s> {
                 reason: fact.reason,
                 numbers: fact.numbers,
             },
+            condition: fact.condition,
             decided: None,
         }
     }
@@ -311,6 +315,7 @@ fn sides<'s>(rules: &'s Rules, decided: &'s RowDecisions) -> Sides<'s> {
                 reason: one.decision.reason.as_str(),
                 numbers: one.numbers,
             },
+            condition: None,
             decided: Some(one),
         });
     }
@@ -323,7 +328,7 @@ fn logged_bucket<'f>(facts: &LoggedFacts<'f>, experiment: &str) -> Option<&'f st
     Some(fact.bucket)
 }
 
-/// A side in words: the outcome, the reason, the part of the rule that decides, and the value.
+/// A side in words: the outcome, the reason, the condition that decides, and the value.
 fn words(
     side: &Side<'_>,
     rules: Option<&Rules>,
@@ -342,11 +347,13 @@ fn words(
     text += ": ";
     text += outcome.reason;
 
+    let mut condition = side.condition.map(str::to_owned);
     if let (Some(rules), Some(one)) = (rules, side.decided) {
-        if let Some(condition) = rules.deciding_condition(one, facts, &decided.parts) {
-            text += " ";
-            text += &condition;
-        }
+        condition = rules.deciding_condition(one, facts, &decided.parts);
+    }
+    if let Some(condition) = condition {
+        text += " ";
+        text += &condition;
     }
 
     for (key, number) in ValueKey::ALL.into_iter().zip(outcome.numbers) {

@@ -258,6 +258,14 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
     );
     assert_eq!(line(&report, "tencent", "new-users")["lost"], 0);
 
+    // The row names what made a no-bid.
+    let report = logged.report(&logged.config(
+        "name = \"new-users\"\nexclude = [\"old_users\"]",
+        "name = \"new-users\"\nexclude = [\"vip\"]",
+    ));
+    let found = change(&report, "tencent", "new-users", "no bid: member old_users");
+    assert_eq!(found, ["bid: not_member"], "{report:#}");
+
     // Everyone but old users and those without an id: each device of the run is counted once.
     let report = logged.report(&logged.config(
         "name = \"new-users\"\nexclude = [\"old_users\"]",

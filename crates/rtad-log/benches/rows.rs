@@ -101,6 +101,7 @@ fn encode(index: usize, buffer: &mut [u8]) -> usize {
         strategy,
         bid,
         reason: if bid { "not_member" } else { "member" },
+        condition: (!bid).then_some("old_users"),
         shadow: false,
         cap: None,
         scheduled: None,

@@ -72,6 +72,7 @@ struct DecisionColumns {
     strategy: StringBuilder,
     bid: BooleanBuilder,
     reason: StringBuilder,
+    condition: StringBuilder,
     shadow: BooleanBuilder,
     cap: StringBuilder,
     cap_name: StringBuilder,
@@ -301,6 +302,7 @@ impl DecisionColumns {
             self.strategy.append_value(fact.strategy);
             self.bid.append_value(fact.bid);
             self.reason.append_value(fact.reason);
+            self.condition.append_option(fact.condition);
             self.shadow.append_value(fact.shadow);
             let state = fact.cap.map(|cap| cap.state.as_str());
             self.cap.append_option(state);
@@ -317,6 +319,7 @@ impl DecisionColumns {
             Arc::new(self.strategy.finish()),
             Arc::new(self.bid.finish()),
             Arc::new(self.reason.finish()),
+            Arc::new(self.condition.finish()),
             Arc::new(self.shadow.finish()),
             Arc::new(self.cap.finish()),
             Arc::new(self.cap_name.finish()),

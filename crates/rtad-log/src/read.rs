@@ -197,6 +197,7 @@ struct DecisionArrays<'b> {
     strategy: &'b StringArray,
     bid: &'b BooleanArray,
     reason: &'b StringArray,
+    condition: &'b StringArray,
     shadow: &'b BooleanArray,
     cap: &'b StringArray,
     cap_name: &'b StringArray,
@@ -359,6 +360,7 @@ impl<'b> DecisionArrays<'b> {
             strategy: required(columns, "strategy")?,
             bid: required(columns, "bid")?,
             reason: required(columns, "reason")?,
+            condition: column(columns, "condition")?,
             shadow: required(columns, "shadow")?,
             cap: column(columns, "cap")?,
             cap_name: column(columns, "cap_name")?,
@@ -383,6 +385,7 @@ impl<'b> DecisionArrays<'b> {
             strategy: self.strategy.value(at),
             bid: self.bid.value(at),
             reason: self.reason.value(at),
+            condition: text(self.condition, at),
             shadow: self.shadow.value(at),
             cap,
             scheduled: self

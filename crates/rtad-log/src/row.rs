@@ -184,6 +184,9 @@ pub struct DecisionFact<'a> {
     pub bid: bool,
     /// The reason.
     pub reason: &'a str,
+    /// The condition that makes a no-bid: an audience, an attribute, or `EXPERIMENT:BUCKET`.
+    #[serde(borrow)]
+    pub condition: Option<&'a str>,
     /// Whether it answers nothing.
     pub shadow: bool,
     /// Its cap; `None` without one.

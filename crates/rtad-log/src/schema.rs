@@ -52,6 +52,7 @@ message decision {
     required binary strategy (STRING);
     required boolean bid;
     required binary reason (STRING);
+    optional binary condition (STRING);
     required boolean shadow;
     optional binary cap (STRING);
     optional binary cap_name (STRING);

@@ -27,7 +27,8 @@ fn decision(strategy: &str, bid: bool) -> DecisionFact<'_> {
     DecisionFact {
         strategy,
         bid,
-        reason: if bid { "not_member" } else { "capped" },
+        reason: if bid { "not_member" } else { "bucket" },
+        condition: (!bid).then_some("ads:holdout"),
         shadow: !bid,
         cap: (!bid).then_some(CapFact {
             name: "daily",

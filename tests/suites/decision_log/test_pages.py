@@ -211,6 +211,9 @@ def test_reasons_are_counted_by_hour(log):
     bids = Counter()
     for row in found:
         bids[row["strategy"], row["bid"], row["reason"]] += row["requests"] / 2
+    conditions = {(row["strategy"], row["reason"], row["condition"]) for row in found}
+    assert ("new-users", "bucket", "return-test:control") in conditions
+    assert ("new-users", "rule", "old_users") in conditions
     assert near(bids["high-value", True, "rule"], len(HIGH))
     assert near(bids["high-value", False, "rule"], DEVICES - len(HIGH))
     shown = log.execute(queries("Bids by reason and hour")[0].replace("NOT ", "")).fetchall()
@@ -221,11 +224,14 @@ def test_one_request_is_explained(log):
     decisions, audiences, experiments = [
         dictionaries(log.execute(query)) for query in queries("Why one request got its answer")
     ]
-    found = {row["strategy"]: (row["bid"], row["reason"], row["shadow"]) for row in decisions}
+    found = {
+        row["strategy"]: (row["bid"], row["reason"], row["condition"], row["shadow"])
+        for row in decisions
+    }
     assert found == {
-        "new-users": (True, "rule", False),
-        "high-value": (False, "rule", False),
-        "tried": (False, "rule", True),
+        "new-users": (True, "rule", None, False),
+        "high-value": (False, "rule", "high_value", False),
+        "tried": (False, "rule", "old_users", True),
     }
     assert {row["ids"] for row in decisions} == {"all"}
     found = [(row["name"], row["generation"], row["member"]) for row in audiences]
