@@ -61,14 +61,17 @@ def make_store(folder, members):
 
 
 class Pod(Rtad):
-    """A pod with these lines of `[log]`. Its files are in `folder / "log"` by default."""
+    """A pod with these lines of `[log]`, which its rules end with. Its files are in
+    `folder / "log"` by default."""
 
-    def __init__(self, folder, name="a", to="log", variables=None, options=None, **lines):
+    def __init__(
+        self, folder, name="a", to="log", variables=None, options=None, rules=RULES, **lines
+    ):
         self.folder, self.sent = folder, 0
         config = folder / f"rtad-{name}.toml"
         lines = {"to": to, "sample": 1.0, "max_age": "1s"} | lines
         lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in lines.items())
-        config.write_text(RULES % name + lines + "\n")
+        config.write_text(rules.replace("%s", name) + lines + "\n")
         log = folder / f"{name}.log"
         options = {"cwd": folder, "variables": variables} | (options or {})
         super().__init__("--config", config, log=log, **options)
