@@ -315,13 +315,19 @@ impl Adapter for Custom {
             return self.response.write(&answer).into();
         }
 
-        let mut is_accepted = [false; MAX_STRATEGIES];
         let mut answers = Vec::with_capacity(read.asked.iter().len());
+        let mut accepted: ArrayVec<&[u8], MAX_STRATEGIES> = ArrayVec::new();
+        let mut is_listed = [false; MAX_STRATEGIES];
         for asked in read.asked.iter() {
             let is_bid = bids(verdicts, asked.known);
-            if let Some(known) = asked.known {
-                is_accepted[known.id.0] = is_bid;
+            if is_bid
+                && let Some(known) = asked.known
+                && !is_listed[known.id.0]
+            {
+                is_listed[known.id.0] = true;
+                accepted.push(self.strategies.get(known.id).bytes());
             }
+
             let verdict = verdict_of(verdicts, asked.known);
             let tag = verdict.and_then(|verdict| verdict.tag);
             answers.push(StrategyAnswer {
@@ -331,12 +337,6 @@ impl Adapter for Custom {
                 tag: tag.map(|tag| &self.tags[usize::from(tag)]),
             });
         }
-
-        let ids = self.strategies.iter().zip(is_accepted);
-        let accepted: ArrayVec<&[u8], MAX_STRATEGIES> = ids
-            .filter(|(_, is_accepted)| *is_accepted)
-            .map(|(asked, _)| asked.id.bytes())
-            .collect();
 
         let is_bid = !accepted.is_empty();
         let case = CodeCase {

@@ -297,6 +297,11 @@ impl StrategyIds {
         self.0.iter()
     }
 
+    /// The id at an index.
+    pub fn get(&self, index: IdIndex) -> &Value<'static> {
+        &self.0[index.0].id
+    }
+
     /// The first id that is equal. Scans a short list.
     #[inline]
     pub(super) fn find(&self, is_equal: impl Fn(&Value<'static>) -> bool) -> Option<Known> {

@@ -20,7 +20,7 @@ pub struct AnswerValues<'s, 'a> {
     pub request_id: &'s Value<'a>,
     pub case: CodeCase,
     pub verdicts: &'s [StrategyAnswer<'s, 'a>],
-    /// Strategies that bid, each once.
+    /// Strategies that bid, each once, in the order of `verdicts`.
     pub accepted: &'s [&'s [u8]],
     /// Ids, of which those accepted are written.
     pub ids: &'s [Id<'a>],

@@ -199,6 +199,24 @@ fn invalid_json_or_type_is_a_bad_body() {
 }
 
 #[test]
+fn accepted_strategies_are_in_the_order_of_the_request() {
+    let mapping = r#"
+body = "json"
+request = { ids = { imei = "imei" }, strategies = "s" }
+response = { accepted = "hits", first_accepted = "first" }
+"#;
+    let of = |body: &str, decisions| {
+        let (answer, _) = asked(&platform("", mapping), body.as_bytes(), decisions);
+        String::from_utf8(answer.unwrap().to_vec()).unwrap()
+    };
+
+    let both = r#"{"s": [2, "x", 1, 2]}"#;
+    assert_eq!(of(both, &[BID, BID]), r#"{"hits":["2","1"],"first":"2"}"#);
+    assert_eq!(of(both, &[BID, NO_BID]), r#"{"hits":["1"],"first":"1"}"#);
+    assert_eq!(of("{}", &[BID, BID]), r#"{"hits":["1","2"],"first":"1"}"#);
+}
+
+#[test]
 fn id_list_without_list_reads_the_top_level() {
     let mapping = r#"
 body = "json"
@@ -212,7 +230,7 @@ response = { accepted = "hits", verdicts = { list = "all", strategy = "id", acce
     );
     assert_eq!(
         answer.unwrap(),
-        r#"{"all":[{"id":"2","ok":true},{"id":"x","ok":false},{"id":"1","ok":true}],"hits":["1","2"]}"#
+        r#"{"all":[{"id":"2","ok":true},{"id":"x","ok":false},{"id":"1","ok":true}],"hits":["2","1"]}"#
     );
     assert_eq!(script.ids, ["did oaid o"]);
 }

@@ -174,9 +174,12 @@ proptest! {
 
         let bids_of = |id: i64| matches!(id, 1 | 2) && bids[usize::try_from(id - 1).unwrap()];
         let asked = if meant.asked.is_empty() { vec![1, 2] } else { meant.asked.clone() };
-        let mut accepted: Vec<i64> = asked.iter().copied().filter(|id| bids_of(*id)).collect();
-        accepted.sort();
-        accepted.dedup();
+        let mut accepted: Vec<i64> = Vec::new();
+        for id in &asked {
+            if bids_of(*id) && !accepted.contains(id) {
+                accepted.push(*id);
+            }
+        }
         let verdict = |id: &i64| {
             let mut verdict = message("t.Verdict");
             verdict.set_field_by_name("strategy", Dynamic::I64(*id));
