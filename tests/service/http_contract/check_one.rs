@@ -152,7 +152,7 @@ fn unusable_ids_are_classified_and_not_quoted() {
         (
             "%E4%B8%AD",
             "openid",
-            "kind openid accepts up to 128 letters, digits and -_.@+/, but no fractions or exponents",
+            "kind openid accepts up to 128 letters, digits and -_.@+/, but no fractions or signed exponents",
         ),
         (
             "d41d8cd98f00b204e9800998ecf8427e",

@@ -74,7 +74,9 @@ impl IdKind {
             Self::Oaid | Self::Caid => {
                 "up to 64 letters, digits, - and _, but not 40 or 56, which are digests"
             }
-            Self::Openid => "up to 128 letters, digits and -_.@+/, but no fractions or exponents",
+            Self::Openid => {
+                "up to 128 letters, digits and -_.@+/, but no fractions or signed exponents"
+            }
         }
     }
 
