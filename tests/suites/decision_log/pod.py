@@ -5,7 +5,7 @@ import json
 import duckdb
 import pyarrow.parquet
 
-from suites.rules.protocols import Client
+from suites.rules.client import Client
 from suites.testkit.client import metric
 from suites.testkit.process import Rtad
 from suites.testkit.programs import loader

@@ -1,60 +1,52 @@
-"""Random requests of three protocols, and what their answers say of each strategy.
+"""Random requests of /v1/check, /v1/decide, Tencent Ads and Ocean Engine, and what their answers
+say.
 
-Each protocol has `body`, which makes a request of random choices, with the facts in it for the
-model; and `expected` and `found`, the same answer in the same form, of the model and of the bytes.
+A protocol has `make`, which makes a request of random choices, with the facts in it for the model;
+and `expected` and `found`, the same answer in the same form, of the model and of the bytes.
 """
 
-import hashlib
 import json
-import socket
+import re
 import struct
-import uuid
+from dataclasses import dataclass, field
+from urllib.parse import quote
 
-from suites.rules.configs import VALUES
+from suites.rules.configs import AUDIENCES, VALUES
+from suites.rules.ids import KINDS, Id, many_ids, md5, random_id, random_ids, usable, usable_of
 from suites.rules.model import Request
 from suites.testkit.stubs import ocean_pb2, tencent_pb2
-from suites.testkit.waiting import WAIT_SECONDS
-
-KINDS = ["idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"]
-POOL = 60
-BLANK = {"oaid": "00000000-0000-0000-0000-000000000000", "imei": "__IMEI__", "caid": "null"}
 
 
-def raw_id(kind, number):
-    """An id in its canonical form."""
-    digits = hashlib.sha256(f"{kind} {number}".encode()).hexdigest()
-    if kind in ("idfa", "oaid", "gaid"):
-        found = str(uuid.UUID(digits[:32]))
-        return found.upper() if kind == "idfa" else found
-    if kind == "imei":
-        return str(int(digits, 16))[:15]
-    if kind == "mac":
-        return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
-    return digits[: 16 if kind == "android_id" else 32]
+@dataclass
+class Sent:
+    """A request: its line, body and further headers, and its facts."""
+
+    line: str
+    body: bytes
+    request_id: str
+    # One device, or each of a batch.
+    devices: list
+    # The platform's ids of the strategies, or the names of /v1/decide; None without any.
+    asked: list | None = None
+    headers: str = ""
+    # Why it is not decided by its ids.
+    failure: str | None = None
+    more: dict = field(default_factory=dict)
 
 
-def md5(raw):
-    return hashlib.md5(raw.encode()).hexdigest()
+class Answered(list):
+    """The decisions about each device of a request, by strategy, and the answer's cache time."""
 
-
-RAW = {kind: [raw_id(kind, number) for number in range(POOL)] for kind in KINDS}
-NAMELESS = [md5(f"nameless {number}") for number in range(POOL)]
-MD5S = NAMELESS + [md5(raw) for raws in RAW.values() for raw in raws]
-
-
-def random_ids(random, kinds):
-    """Raw ids by kind: none to three."""
-    some = random.sample(kinds, random.choice([0, 1, 1, 2, 2, 3]))
-    return {kind: random.choice(RAW[kind]) for kind in some}
+    cache = None
 
 
 def random_attributes(random, names):
     return {name: random.choice(VALUES[name]) for name in names if random.random() < 0.6}
 
 
-def spelled(random, kind, raw):
-    """Another spelling of the same id."""
-    return random.choice([raw, raw.swapcase()]) if kind in ("idfa", "gaid") else raw
+def worded(random, text):
+    """Another spelling of an attribute."""
+    return random.choice([text, text, text.upper(), f" {text} "])
 
 
 def single(number):
@@ -66,80 +58,170 @@ def first_tag(decisions):
     return next((one.tag for one in decisions if any(one.tag)), ("", 0))
 
 
-class Client:
-    """A connection on which requests are sent without waiting for answers."""
+def once(names):
+    return list(dict.fromkeys(names))
 
-    def __init__(self, address):
-        host, port = address.split(":")
-        self.connection = socket.create_connection((host, int(port)), WAIT_SECONDS)
-        self.answers = self.connection.makefile("rb")
 
-    def __enter__(self):
-        return self
+class Protocol:
+    """A protocol of a `[[platform]]`. `NAME` is the platform's name."""
 
-    def __exit__(self, *_):
-        self.answers.close()
-        self.connection.close()
+    NAME = None
+    UNREADABLE = b"\xff{"
 
-    def post(self, path, bodies):
-        """The answers, in the order of the requests."""
-        head = f"POST {path} HTTP/1.1\r\nHost: rtad\r\nContent-Length: "
-        sent = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
-        self.connection.sendall(b"".join(sent))
-        return [self.answer() for _ in bodies]
+    def __init__(self, config, model):
+        self.now = model.now
+        [self.platform] = [one for one in config["platform"] if one["name"] == self.NAME]
+        self.path = self.platform["path"]
+        # In the order in which they are decided without a request for some.
+        self.strategies = dict(sorted(self.platform["strategies"].items()))
 
-    def answer(self):
-        status = self.answers.readline()
-        size = 0
-        while (line := self.answers.readline().lower()) != b"\r\n":
-            if line.startswith(b"content-length:"):
-                size = int(line.split(b":")[1])
-        found = self.answers.read(size)
-        assert status.split()[1] == b"200", (status, found)
-        return found
+    def make(self, random, request_id):
+        sent = self.request(random, request_id)
+        if random.random() < 0.01:
+            # The first bytes of no message.
+            unread = Request([], is_unread=True)
+            line, body = sent.line.partition("?")[0], self.UNREADABLE
+            return Sent(line, body, None, [unread], headers=sent.headers, failure="bad_body")
+        return sent
+
+    def names(self, asked):
+        """Names of the strategies that are decided, in order."""
+        ids = self.strategies if asked is None else asked
+        return once(self.strategies[one] for one in ids if one in self.strategies)
+
+    def random_asked(self, random, unknown):
+        """Some of the platform's ids, at times with an unknown one."""
+        if random.random() < 0.2:
+            return None
+        ids = list(self.strategies)
+        asked = random.sample(ids, random.randrange(1, len(ids) + 1))
+        if random.random() < 0.2:
+            asked.insert(random.randrange(len(asked) + 1), unknown)
+        return asked
+
+
+class Check:
+    """One id in the path, or a batch of ids or keys."""
+
+    NAME = "check"
+
+    def __init__(self, config, model):
+        self.unavailable = model.unavailable
+
+    def make(self, random, request_id):
+        audience, kind = random.choice(AUDIENCES), random.choice([*KINDS, "md5"])
+        form = random.choice(["path", "json", "binary"])
+        line, body, headers = f"POST /v1/check/{audience}", b"", ""
+        count = 1 if form == "path" else random.randrange(1, 20)
+        ids = [random_id(random, "id", kind, form == "binary") for _ in range(count)]
+        if form == "path":
+            if not ids[0].text.strip():
+                # A path ends with an id.
+                ids = [Id("id", kind, "null", None)]
+            line = f"GET /v1/check/{audience}/{quote(ids[0].text, safe='')}?kind={kind}"
+        elif form == "json":
+            body = json.dumps({"kind": kind, "ids": [one.text for one in ids]}).encode()
+            headers = "Content-Type: application/json\r\n"
+        else:
+            ids = [one for one in ids if re.fullmatch("[0-9a-fA-F]{32}", one.text)]
+            ids.append(Id("id", "md5", md5(""), None))
+            body = bytes.fromhex("".join(one.text for one in ids))
+            headers = "Content-Type: application/octet-stream\r\n"
+        devices = [Request(usable_of([one])) for one in ids]
+        more = {"audience": audience, "form": form}
+        return Sent(line, body, None, devices, headers=headers, more=more)
+
+    def expected(self, sent, facts):
+        audience, form = sent.more["audience"], sent.more["form"]
+        if audience in self.unavailable:
+            return 503, None
+        members = [
+            one.members[audience] if device.ids else None
+            for one, device in zip(facts, sent.devices, strict=True)
+        ]
+        if form == "binary":
+            return 200, [bool(one) for one in members]
+        if form == "json":
+            return 200, {"members": members}
+        return (400, "bad_id") if members[0] is None else (200, {"member": members[0]})
+
+    def found(self, status, answer, sent):
+        if status == 503:
+            return status, None
+        if status != 200:
+            return status, json.loads(answer)["code"]
+        if sent.more["form"] != "binary":
+            return status, json.loads(answer)
+        assert len(answer) == (len(sent.devices) + 7) // 8
+        return status, [bool(answer[at // 8] >> at % 8 & 1) for at in range(len(sent.devices))]
 
 
 class Decide:
-    PATH = "/v1/decide"
+    NAME = "api"
+    FIELDS = {kind: (kind, False) for kind in [*KINDS, "md5"]}
+    FIELDS |= {f"{kind}_md5": (kind, True) for kind in KINDS}
 
-    def body(self, random, names):
-        raws = random_ids(random, KINDS)
-        device = dict(BLANK) if random.random() < 0.1 else {}
-        for kind, raw in raws.items():
-            if random.random() < 0.5:
-                device[kind] = spelled(random, kind, raw)
-            else:
-                device[f"{kind}_md5"] = random.choice([md5(raw), [md5(raw).upper()]])
-        ids = {kind: md5(raw) for kind, raw in raws.items()}
-        if random.random() < 0.1:
-            # An md5 of unknown kind.
-            ids["md5"] = device["md5"] = random.choice(NAMELESS)
+    def __init__(self, config, model):
+        self.every = [one["name"] for one in config["strategy"]]
+        self.platform = {}
+
+    def names(self, asked):
+        return once(asked or self.every)
+
+    def make(self, random, request_id):
+        ids = random_ids(random, self.FIELDS, repeated=self.FIELDS)
+        has_too_many = random.random() < 0.005
+        if has_too_many:
+            ids = many_ids(random, "oaid", "oaid")
+        device = {}
+        for one in ids:
+            device.setdefault(one.field, []).append(one.text)
+        for kind, texts in device.items():
+            if len(texts) == 1 and random.random() < 0.8:
+                device[kind] = texts[0]
         attributes = random_attributes(random, list(VALUES))
-        body = {"device": device, "attributes": attributes}
-        asked = names
+        spelled = {name: worded(random, text) for name, text in attributes.items()}
+        body = {"request_id": request_id, "device": device, "attributes": spelled}
+        asked = None
         if random.random() < 0.3:
-            asked = body["strategies"] = random.sample(names, random.randrange(1, len(names) + 1))
-        return json.dumps(body).encode(), Request(ids, attributes), asked
+            asked = body["strategies"] = random.choices(self.every, k=random.randrange(1, 12))
+        request, text = Request(usable_of(ids), attributes), json.dumps(body).encode()
+        failure = "bad_body" if has_too_many else None
+        return Sent("POST /v1/decide", text, request_id, [request], asked, failure=failure)
 
-    def expected(self, model, request, asked):
+    def expected(self, sent, answered):
+        if sent.failure:
+            return 400
+        [decisions] = answered
         answers = []
-        for name in asked:
-            if not model.is_shadow(name):
-                made = model.decide(name, request)
-                one = {"strategy": name, "bid": made.bid, "reason": made.reason}
-                one |= {"value": made.value} if made.value else {}
-                answers.append(one | ({"buckets": made.buckets} if made.buckets else {}))
-        return answers
+        for name in sent.asked or self.every:
+            made = decisions[name]
+            if made.is_shadow:
+                continue
+            one = {"strategy": name, "bid": made.bid, "reason": made.reason}
+            one |= {"value": made.value} if made.value else {}
+            answers.append(one | ({"buckets": made.buckets} if made.buckets else {}))
+        return {"request_id": sent.request_id, "decisions": answers}
 
-    def found(self, answer):
-        return json.loads(answer)["decisions"]
+    def found(self, status, answer, sent):
+        return json.loads(answer) if status == 200 else status
 
 
-class Tencent:
-    PATH = "/rta/tencent"
+class Tencent(Protocol):
+    NAME = "tencent"
     OS = {"ios": "OS_IOS", "android": "OS_ANDROID", "harmony": "OS_HARMONY"}
     TYPES = {"normal": "NORMAL", "click": "CLICK", "ads": "AD_LIST"}
-    HASHED = ["idfa", "imei", "android_id", "mac", "oaid"]
+    FIELDS = {
+        "idfa_md5sum": ("idfa", True),
+        "imei_md5sum": ("imei", True),
+        "android_id_md5sum": ("android_id", True),
+        "mac_md5sum": ("mac", True),
+        "oaid_md5sum": ("oaid", True),
+        "oaid": ("oaid", False),
+        "qaid": ("caid", False),
+        "qaid_md5sum": ("caid", True),
+        "openid": ("openid", False),
+    }
     CACHED = {
         "CACHED_IDFA_MD5": "idfa",
         "CACHED_IMEI_MD5": "imei",
@@ -151,33 +233,33 @@ class Tencent:
         "CACHED_QAID": "caid",
     }
     DOUBTFUL = {
-        "idfa": "DOUBTFUL_IDFA_MD5",
-        "imei": "DOUBTFUL_IMEI_MD5",
-        "android_id": "DOUBTFUL_ANDROIDID_MD5",
-        "mac": "DOUBTFUL_MAC_MD5",
-        "caid": "DOUBTFUL_QAID",
+        "DOUBTFUL_IDFA_MD5": ["idfa_md5sum"],
+        "DOUBTFUL_IMEI_MD5": ["imei_md5sum"],
+        "DOUBTFUL_ANDROIDID_MD5": ["android_id_md5sum"],
+        "DOUBTFUL_MAC_MD5": ["mac_md5sum"],
+        "DOUBTFUL_OAID_MD5": ["oaid_md5sum"],
+        "DOUBTFUL_OAID": ["oaid"],
+        "DOUBTFUL_QAID": ["qaid", "qaid_md5sum"],
     }
 
-    def body(self, random, names):
-        raws = random_ids(random, [*self.HASHED, "caid", "openid"])
+    def request(self, random, request_id):
+        ids = random_ids(random, self.FIELDS, repeated=["qaid", "qaid_md5sum", "openid"])
+        if random.random() < 0.005:
+            ids = many_ids(random, "qaid", "caid")
         attributes = random_attributes(random, ["os", "request_type"])
-        body = tencent_pb2.RtaRequest(id="r")
-        device = body.device
-        for kind, raw in raws.items():
-            if kind == "caid":
-                field = random.choice([{"qaid": raw}, {"qaid_md5sum": md5(raw)}])
-                device.qaid_infos.add(version=20230330, **field)
-            elif kind == "openid":
-                device.wx_openid.add(appid="wx1", openid=raw)
-            elif kind == "oaid" and random.random() < 0.5:
-                device.oaid = raw
+        body = tencent_pb2.RtaRequest(id=request_id)
+        device, doubtful = body.device, []
+        for one in ids:
+            if one.field.startswith("qaid"):
+                device.qaid_infos.add(version=20230330, **{one.field: one.text})
+            elif one.field == "openid":
+                device.wx_openid.add(appid="wx1", openid=one.text)
             else:
-                setattr(device, f"{kind}_md5sum", md5(raw))
-        ids = {kind: md5(raw) for kind, raw in raws.items()}
-        for kind, name in self.DOUBTFUL.items():
+                setattr(device, one.field, one.text)
+        for name, fields in self.DOUBTFUL.items():
             if random.random() < 0.05:
                 device.doubtful_ids_list.append(tencent_pb2.Device.DoubtfulId.Value(name))
-                ids.pop(kind, None)
+                doubtful += fields
         cached = None
         if random.random() < 0.5:
             chosen = random.choice(list(self.CACHED))
@@ -189,26 +271,40 @@ class Tencent:
             body.request_info.request_type = self.TYPES[attributes["request_type"]]
         ads = []
         if attributes.get("request_type") == "ads" and random.random() < 0.8:
-            ads = [random.choice([*names, "unknown"]) for _ in range(random.randrange(1, 6))]
+            ids_of_ads = [*self.strategies, "unknown"]
+            ads = [random.choice(ids_of_ads) for _ in range(random.randrange(1, 6))]
             for number, name in enumerate(ads):
-                body.ad_infos.add(adgroup_id=number + 1, out_target_id=f"T{name}")
+                body.ad_infos.add(adgroup_id=number + 1, out_target_id=name)
         attributes.setdefault("request_type", "normal")
-        return body.SerializeToString(), Request(ids, attributes, cached), (names, ads)
+        read = [one for one in ids if one.field not in doubtful]
+        request = Request(usable_of(read), attributes, cached)
+        line, text = f"POST {self.path}", body.SerializeToString()
+        more = {"is_second": attributes["request_type"] == "ads"}
+        # A second request asks for the strategies of its ads alone.
+        asked = ads if more["is_second"] else None
+        return Sent(line, text, request_id, [request], asked, more=more)
 
-    def expected(self, model, request, asked):
-        names, ads = asked
-        is_second = request.attributes.get("request_type") == "ads"
-        made = {one: model.decide(one, request) for one in names if not model.is_shadow(one)}
-        bids = {name: one for name, one in made.items() if one.bid}
+    def expected(self, sent, answered):
+        [decisions] = answered
+        bids = {}
+        for name, strategy in self.strategies.items():
+            if (
+                strategy in decisions
+                and decisions[strategy].bid
+                and not decisions[strategy].is_shadow
+            ):
+                bids[name] = decisions[strategy]
+        is_second = sent.more.get("is_second", False)
+        echo = {"id": sent.request_id or "", "cache": None if is_second else answered.cache}
         if not is_second:
-            infos = {f"T{name}": self.info(one.value, one.tag) for name, one in bids.items()}
-            return {"code": int(not bids), "infos": infos}
-        kept = [name for name in ads if name in bids]
+            infos = {name: self.info(one.value, one.tag) for name, one in bids.items()}
+            return echo | {"code": int(not bids), "infos": infos}
+        kept = [name for name in sent.asked or [] if name in bids]
         if not kept:
-            return {"code": 1, "infos": {}}
-        prices = [self.prices(bids[name].value) if name in bids else None for name in ads]
+            return echo | {"code": 1, "infos": {}}
+        prices = [self.prices(bids[name].value) if name in bids else None for name in sent.asked]
         tag = first_tag(bids[name] for name in kept)
-        return {"code": 0, "infos": {}, "ads": prices, "tag": tag}
+        return echo | {"code": 0, "infos": {}, "ads": prices, "tag": tag}
 
     def info(self, value, tag):
         factors = [single(value.get(key, 0)) for key in ("weight", "cpc_factor")]
@@ -217,9 +313,9 @@ class Tencent:
     def prices(self, value):
         return [value.get("cpa_price", 0), value.get("cpc_price", 0)]
 
-    def found(self, answer):
+    def found(self, status, answer, sent):
         read = tencent_pb2.RtaResponse.FromString(answer)
-        assert read.HasField("code"), read
+        assert status == 200 and read.HasField("code"), read
         infos = {}
         for name in read.out_target_id:
             infos[name] = self.info({}, ("", 0))
@@ -227,50 +323,46 @@ class Tencent:
             assert one.out_target_id in infos, read
             numbers = [one.user_weight_factor, one.cpc_factor, one.cpa_price, one.cpc_price]
             infos[one.out_target_id] = [*numbers, one.dsp_tag_str, one.dsp_tag]
-        found = {"code": read.code, "infos": infos}
+        found = {"code": read.code, "infos": infos, "id": read.request_id}
+        found["cache"] = read.response_cache_time or None
         if read.ad_results:
             ads = read.ad_results
             assert [one.adgroup_id for one in ads] == [*range(1, len(ads) + 1)], read
-            prices = [[one.cpa_price, one.cpc_price] for one in ads]
-            found["ads"] = [None if one.ignore else price for one, price in zip(ads, prices)]
+            found["ads"] = [None if one.ignore else [one.cpa_price, one.cpc_price] for one in ads]
             found["tag"] = (read.dsp_tag_str, read.dsp_tag)
         return found
 
 
-class Ocean:
-    PATH = "/rta/ocean"
+class Ocean(Protocol):
+    NAME = "ocean"
     OS = {"ios": "PLATFORM_IOS", "android": "PLATFORM_ANDROID"}
-    # Field of the device, and whether it is an md5.
     FIELDS = {
-        "imei": ("imei_md5", True),
-        "android_id": ("android_id_md5", True),
+        "imei_md5": ("imei", True),
+        "android_id_md5": ("android_id", True),
         "oaid": ("oaid", False),
         "idfa": ("idfa", False),
+        "caid1": ("caid", False),
+        "caid2": ("caid", False),
+        "caid": ("caid", False),
         "gaid": ("gaid", False),
-        "caid": ("caid1", False),
     }
     DID_TYPES = {
-        "imei": ("IMEI_MD5", "IMEI_MD5"),
-        "android_id": ("ANDROID_ID", "ANDROID_ID_MD5"),
-        "idfa": ("IDFA", "IDFA_MD5"),
-        "oaid": ("OAID", "OAID_MD5"),
+        "IMEI_MD5": ("imei", True),
+        "ANDROID_ID": ("android_id", False),
+        "ANDROID_ID_MD5": ("android_id", True),
+        "IDFA": ("idfa", False),
+        "IDFA_MD5": ("idfa", True),
+        "OAID": ("oaid", False),
+        "OAID_MD5": ("oaid", True),
     }
 
-    def body(self, random, names):
-        raws = random_ids(random, list(self.FIELDS))
+    def request(self, random, request_id):
+        ids = random_ids(random, self.FIELDS)
         attributes = random_attributes(random, ["os", "app", "slot", "region"])
-        body = ocean_pb2.Req(req_id="r")
-        for kind, raw in raws.items():
-            # The main id repeats one of the device, or stands alone.
-            has_did = kind in self.DID_TYPES and not body.did and random.random() < 0.4
-            if has_did:
-                plain, hashed = self.DID_TYPES[kind]
-                body.did_type = random.choice([plain, hashed])
-                is_hashed = body.did_type == ocean_pb2.DidType.Value(hashed)
-                body.did = md5(raw) if is_hashed else raw
-            if not has_did or random.random() < 0.5:
-                field, is_md5 = self.FIELDS[kind]
-                setattr(body.device, field, md5(raw) if is_md5 else spelled(random, kind, raw))
+        body = ocean_pb2.Req(req_id=request_id)
+        for one in ids:
+            setattr(body.device, one.field, one.text)
+        ids += self.add_did(random, body, ids, attributes)
         if attributes.get("os") in self.OS:
             body.platform = self.OS[attributes["os"]]
         else:
@@ -279,43 +371,56 @@ class Ocean:
         body.slot_id = int(attributes.get("slot", 0))
         if "region" in attributes:
             body.geo.city = int(attributes["region"])
-        asked = []
-        if random.random() < 0.9:
-            asked = random.sample(names, random.randrange(1, len(names) + 1))
-            if random.random() < 0.2:
-                asked.insert(random.randrange(len(asked) + 1), "s888")
-            body.rta_ids.extend(self.rta_id(name) for name in asked)
-        ids = {kind: md5(raw) for kind, raw in raws.items()}
-        return body.SerializeToString(), Request(ids, attributes), (names, asked)
+        asked = self.random_asked(random, "888")
+        body.rta_ids.extend(map(int, asked or []))
+        request = Request(usable_of(ids), attributes)
+        return Sent(f"POST {self.path}", body.SerializeToString(), request_id, [request], asked)
 
-    @staticmethod
-    def rta_id(name):
-        return 100 + int(name[1:])
+    def add_did(self, random, body, ids, attributes):
+        """Adds the main id at times: it repeats one of the device, or stands alone."""
+        if random.random() < 0.6:
+            return []
+        if random.random() < 0.3:
+            # The shape decides.
+            kind, is_hashed = random.choice([("md5", True), ("imei", False), ("idfa", False)])
+            did = usable(random, "did", kind, is_hashed)
+            body.did = did.text
+            if kind == "idfa" and attributes.get("os") != "ios":
+                return [did, did._replace(kind="oaid", md5=md5(did.text.strip()))]
+            return [did]
+        body.did_type = random.choice(list(self.DID_TYPES))
+        kind, is_hashed = self.DID_TYPES[ocean_pb2.DidType.Name(body.did_type)]
+        did = random_id(random, "did", kind, is_hashed)
+        same = [one for one in ids if one.kind == kind and one.md5]
+        if same and random.random() < 0.6 and (is_hashed or same[0].field == kind):
+            text = same[0].md5 if is_hashed else same[0].text
+            did = did._replace(text=text, md5=same[0].md5)
+        body.did = did.text
+        return [did]
 
-    def expected(self, model, request, asked):
-        names, asked = asked
-        made = {
-            one: model.decide(one, request)
-            for one in asked or names
-            if one in names and not model.is_shadow(one)
-        }
+    def expected(self, sent, answered):
+        [decisions] = answered
+        shown = {name: one for name, one in decisions.items() if not one.is_shadow}
         infos = []
+        asked = self.strategies if sent.failure else sent.asked or []
         for name in asked:
-            bids = name in made and made[name].bid
-            score = self.score(made[name].value) if bids else None
-            infos.append([self.rta_id(name), bids, score])
-        bids_first = sorted(made.values(), key=lambda one: not one.bid)
-        bid_type = int(not any(one.bid for one in made.values()))
-        return {"bid_type": bid_type, "infos": infos, "tag": first_tag(bids_first)}
+            made = shown.get(self.strategies.get(name))
+            bids = made is not None and made.bid
+            infos.append([int(name), bids, self.score(made.value) if bids else None])
+        in_order = [shown[name] for name in self.names(sent.asked) if name in shown]
+        tag = first_tag(sorted(in_order, key=lambda one: not one.bid))
+        bid_type = int(not any(one.bid for one in shown.values()))
+        found = {"bid_type": bid_type, "infos": infos, "tag": tag, "id": sent.request_id or ""}
+        return found | {"status": int(sent.failure is not None), "cache": answered.cache}
 
     def score(self, value):
         if "quality" in value:
             return ["DEFAULT", value["quality"]]
         return ["PRICE_COEFFICIENT", value["weight"]] if "weight" in value else None
 
-    def found(self, answer):
+    def found(self, status, answer, sent):
         read = ocean_pb2.Rsp.FromString(answer)
-        assert read.status_code == 0 and read.HasField("bid_type"), read
+        assert status == 200 and read.HasField("bid_type"), read
         infos = []
         for one in read.user_infos:
             score = None
@@ -323,8 +428,6 @@ class Ocean:
                 name = ocean_pb2.Rsp.UserType.Name(one.user_scores.user_type)
                 score = [name, one.user_scores.quality]
             infos.append([one.rta_id, one.is_interested, score])
-        bid_type = read.bid_type.value
-        return {"bid_type": bid_type, "infos": infos, "tag": (read.rta_vid, read.cus_vid)}
-
-
-PROTOCOLS = [Decide(), Tencent(), Ocean()]
+        found = {"bid_type": read.bid_type.value, "infos": infos, "id": read.req_id}
+        found |= {"tag": (read.rta_vid, read.cus_vid), "status": read.status_code}
+        return found | {"cache": read.cache_time_secs or None}

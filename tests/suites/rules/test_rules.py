@@ -1,5 +1,6 @@
 """Decisions of rtad about random requests, against the model."""
 
+import contextlib
 import json
 import re
 import tomllib
@@ -8,17 +9,19 @@ from random import Random
 import duckdb
 import pytest
 
-from suites.rules.configs import PUBLISHED, SCORED, START, random_config, write
-from suites.rules.model import Model, in_ranges, slots
-from suites.rules.protocols import MD5S, PROTOCOLS, Client, md5
+from suites.rules.client import Client
+from suites.rules.configs import LOG_SECRET, PUBLISHED, SCORED, START, utc_now, write
+from suites.rules.ids import MD5S, md5
+from suites.rules.model import in_ranges, slots
+from suites.rules.runs import Run, Store
 from suites.testkit import pages
-from suites.testkit.client import ask
 from suites.testkit.process import Rtad
 from suites.testkit.programs import loader
 from suites.testkit.seeds import SEED
 
-# Requests of each protocol in each config, sent in batches.
-CONFIGS, REQUESTS, LONG_REQUESTS, BATCH = 20, 100, 5_000, 50
+# Requests of each protocol: 100,000 in the long runs.
+CONFIGS, REQUESTS = 5, 40
+LONG_RUNS, LONG_CONFIGS, LONG_REQUESTS = 40, 5, 500
 
 
 def build_scored(store, name, random):
@@ -51,51 +54,41 @@ def append_scored(store, name, random, values):
     return members, {md5: value for md5, value in (values | scores).items() if md5 in left}
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """A running rtad, the path of its config, the md5s of each of its audiences, and their
-    values."""
-    folder, random = tmp_path_factory.mktemp("rules"), Random(SEED)
+def make_store(folder):
+    random = Random(SEED)
     members = {name: set(random.sample(MD5S, len(MD5S) // 3)) for name in PUBLISHED}
-    store, path = folder / "store", folder / "rtad.toml"
     for name in [name for name in PUBLISHED if name not in SCORED]:
         given = "\n".join(sorted(members[name]))
-        loader("build", "--store", store, "--audience", name, "--quiet", "-", given=given)
-    scored = {name: build_scored(store, name, random) for name in SCORED}
+        loader(
+            "build", "--store", folder / "store", "--audience", name, "--quiet", "-", given=given
+        )
+    scored = {name: build_scored(folder / "store", name, random) for name in SCORED}
     members |= {name: found for name, (found, _) in scored.items()}
     values = {name: found for name, (_, found) in scored.items()}
-    write(START, path)
-    with Rtad("--config", path, "--store", store, log=folder / "log") as rtad:
-        rtad.wait_for("decision port listens")
-        yield rtad, path, members, values
+    return Store(folder / "store", members, values, utc_now())
 
 
-def reload(rtad):
-    reloaded = ask(rtad.admin, "/v1/reload", b"")
-    assert reloaded.status == 200, reloaded
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("rules"))
 
 
-def compare(served, number, requests):
-    """Asks about random requests of each protocol in one random config."""
-    rtad, path, members, values = served
-    random = Random(f"{SEED} {number}")
-    config = random_config(random, number, path)
-    model, names = Model(config, members, values), [one["name"] for one in config["strategy"]]
-    reload(rtad)
-    with Client(rtad.decisions) as client:
-        for protocol in PROTOCOLS:
-            for _ in range(requests // BATCH):
-                made = [protocol.body(random, names) for _ in range(BATCH)]
-                answers = client.post(protocol.PATH, [body for body, *_ in made])
-                for (_, request, asked), answer in zip(made, answers, strict=True):
-                    expected = protocol.expected(model, request, asked)
-                    found = protocol.found(answer)
-                    assert found == expected, f"{protocol.PATH}, {request}:\n{path.read_text()}"
+def compare(store, folder, number, configs, moments, requests):
+    """Asks about random requests of each protocol in random configs."""
+    run = Run(store, folder, f"{SEED} {number}")
+    run.execute(range(configs), moments, requests)
+    print(f"seed {SEED}, run {number}: {dict(run.counts)}")
+    assert not run.differences.counts, run.differences.text()
 
 
-@pytest.mark.parametrize("number", range(CONFIGS))
-def test_decisions_equal_the_model(served, number):
-    compare(served, number, REQUESTS)
+def test_decisions_equal_the_model(store, tmp_path):
+    compare(store, tmp_path, "short", CONFIGS, 1, REQUESTS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(LONG_RUNS))
+def test_many_decisions_equal_the_model(store, tmp_path, number):
+    compare(store, tmp_path, number, LONG_CONFIGS, 2, LONG_REQUESTS)
 
 
 @pytest.mark.long
@@ -114,23 +107,25 @@ def test_spark_query_of_the_guide_finds_the_slots():
     assert found == {unit: slots(experiment, unit) for unit in units}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", range(CONFIGS, 2 * CONFIGS))
-def test_many_decisions_equal_the_model(served, number):
-    compare(served, number, LONG_REQUESTS)
+@contextlib.contextmanager
+def served(store, folder, config):
+    path = folder / "rtad.toml"
+    write(config, path)
+    (folder / "log.key").write_text(LOG_SECRET)
+    flags = ["--config", path, "--store", store.folder]
+    with Rtad(*flags, log=folder / "serve.log", cwd=folder) as rtad:
+        yield rtad
 
 
-def test_query_of_the_guide_finds_the_slots_and_buckets(served):
+def test_query_of_the_guide_finds_the_slots_and_buckets(store, tmp_path):
     """The DuckDB query, about the guide's experiment with its range of traffic."""
-    rtad, path, *_ = served
     page = (pages.ROOT / "docs/guides/run-an-ab-test.md").read_text()
     query = re.search(r"^```sql\n(.*?)^```$", page, re.M | re.S)[1]
     config = re.search(r"^```toml\n(.*?)^```$", page, re.M | re.S)[1]
     [experiment] = tomllib.loads(config)["experiment"]
     experiment["traffic"] = re.search(r'`traffic = "(.*?)"`', page)[1]
     strategy = {"name": "s", "when": {"bucket": f"{experiment['name']}:wider"}}
-    write(START | {"experiment": [experiment], "strategy": [strategy]}, path)
-    reload(rtad)
+    config = START | {"experiment": [experiment], "strategy": [strategy]}
 
     def bucket(layer_slot, slot):
         found = [one["name"] for one in experiment["buckets"] if in_ranges(slot, one["slots"])]
@@ -143,7 +138,7 @@ def test_query_of_the_guide_finds_the_slots_and_buckets(served):
     assert {unit: (layer, slot) for unit, layer, slot in rows} == {
         unit: slots(experiment, unit) for unit in units
     }
-    with Client(rtad.decisions) as client:
+    with served(store, tmp_path, config) as rtad, Client(rtad.decisions) as client:
         bodies = [json.dumps({"device": {"md5": unit}}).encode() for unit, *_ in rows]
         for (_, *found), answer in zip(rows, client.post("/v1/decide", bodies), strict=True):
             [decision] = json.loads(answer)["decisions"]
