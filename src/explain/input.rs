@@ -53,9 +53,9 @@ impl Encoding {
 }
 
 /// Decodes a body: as hex, else as base64, and else as the bytes themselves. White space alone is
-/// binary.
+/// binary, and so is a protobuf message that has nothing but an id.
 pub fn read(text: Bytes) -> (Bytes, Encoding) {
-    if !text.iter().all(u8::is_ascii_whitespace) {
+    if !text.iter().all(u8::is_ascii_whitespace) && !is_lone_id(&text) {
         for encoding in [Encoding::Hex, Encoding::Base64] {
             if let Some(body) = encoding.decode(&text) {
                 return (body, encoding);
@@ -63,6 +63,12 @@ pub fn read(text: Bytes) -> (Bytes, Encoding) {
         }
     }
     (text, Encoding::Binary)
+}
+
+/// Whether a body is one field with a text: its tag and its length may be white space, and its text
+/// digits.
+fn is_lone_id(body: &[u8]) -> bool {
+    matches!(body, [b'\n', length, id @ ..] if usize::from(*length) == id.len())
 }
 
 impl fmt::Display for Encoding {
@@ -114,6 +120,13 @@ mod tests {
             b"Cg\xe4==",
         ] {
             assert_eq!(guessed(text), (text.to_vec(), Encoding::Binary), "{text:?}");
+        }
+        // The tag and the length of a request's id are white space, and the id looks like digits.
+        for lone_id in [
+            &b"\n\x0crequest-2400"[..],
+            b"\n 83e9158a4fb54c0e1ef0b238639a23ae",
+        ] {
+            assert_eq!(guessed(lone_id), (lone_id.to_vec(), Encoding::Binary));
         }
         // An odd number of digits is not hex, but may be base64.
         assert_eq!(guessed(b"100").1, Encoding::Base64);
