@@ -246,6 +246,14 @@ class TestLookups(Console):
         answer = self.look_up(body.hex(), "platform batch")
         expect(answer).to_contain_text("it is in old_users")
 
+    def test_request_to_decide(self):
+        device = {"imei_md5": md5(MEMBERS[3]), "oaid": "a b"}
+        answer = self.look_up(json.dumps({"device": device}), "platform api")
+        expect(answer).to_contain_text("it is in old_users")
+        expect(answer).to_contain_text("device.oaid")
+        answer = self.look_up('{"strategies": ["none"]}', "platform api")
+        expect(answer.locator(".notice.bad")).to_contain_text("a strategy that the config does not")
+
     def test_pasted_request_is_recognized(self):
         request, device = tencent(MEMBERS[3]).hex(), MEMBERS[3]
         for pasted, chosen in (
