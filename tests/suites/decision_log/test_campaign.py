@@ -26,10 +26,10 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("campaign")
     members = {"old_users": OLD, "bought_30d": BOUGHT, "high_value": HIGH}
     make_store(folder, {name: map(imei, devices) for name, devices in members.items()})
-    (folder / "night.toml").write_text(f'{CONFIG}\n[store]\nurl = "store"\n')
+    (folder / "night.toml").write_text(CONFIG)
     # Whatever the time of the test, and for rtad's own API too.
     rules = CONFIG.replace('hours = ["07:00-23:00"]\n', "").split("[log]")[0]
-    rules += '[store]\nurl = "store"\n[server]\napi = { public = true }\n'
+    rules += "[server]\napi = { public = true }\n"
     rules += '[log]\nkey_secret_file = "log.key"\n'
     with Pod(folder, rules=rules) as pod:
         pod.decide(*about("r", DEVICES))
