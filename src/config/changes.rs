@@ -180,15 +180,10 @@ fn add_differences(
             (Some(Value::Table(new)), Some(Value::Table(old))) => {
                 add_differences(&inner, false, new, old, found);
             }
-            (new, old) => {
-                match (
-                    new.map_or(Some(Table::new()), named),
-                    old.map_or(Some(Table::new()), named),
-                ) {
-                    (Some(new), Some(old)) => add_differences(&inner, true, &new, &old, found),
-                    _ => found.push(inner),
-                }
-            }
+            (new, old) => match (named_or_none(new), named_or_none(old)) {
+                (Some(new), Some(old)) => add_differences(&inner, true, &new, &old, found),
+                _ => found.push(inner),
+            },
         }
     }
 }
@@ -200,11 +195,22 @@ fn push_part(path: &mut String, part: &str) {
     path.push_str(part);
 }
 
+/// [`named`], with no table for a missing value.
+fn named_or_none(value: Option<&Value>) -> Option<Table> {
+    match value {
+        Some(value) => named(value),
+        None => Some(Table::new()),
+    }
+}
+
 /// A list of tables by their `name`; `None` for another value.
 fn named(value: &Value) -> Option<Table> {
-    let tables = value.as_array()?.iter();
-    let named = tables.map(|table| Some((table.get("name")?.as_str()?.to_owned(), table.clone())));
-    named.collect()
+    let mut named = Table::new();
+    for table in value.as_array()? {
+        let name = table.get("name")?.as_str()?;
+        named.insert(name.to_owned(), table.clone());
+    }
+    Some(named)
 }
 
 #[cfg(test)]

@@ -115,10 +115,15 @@ fn unit() -> Vec<IdKind> {
 fn kinds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IdKind>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
     let kinds: Option<Vec<IdKind>> = names.iter().map(|name| name.parse().ok()).collect();
-    kinds.filter(|kinds| !kinds.is_empty()).ok_or_else(|| {
-        let all = IdKind::ALL.map(IdKind::as_str).join(", ");
-        D::Error::custom(format_args!("a list of one or more of {all}"))
-    })
+    match kinds {
+        Some(kinds) if !kinds.is_empty() => Ok(kinds),
+        _ => {
+            let all = IdKind::ALL.map(IdKind::as_str).join(", ");
+            Err(D::Error::custom(format_args!(
+                "a list of one or more of {all}"
+            )))
+        }
+    }
 }
 
 fn as_names<S: Serializer>(kinds: &[IdKind], serializer: S) -> Result<S::Ok, S::Error> {
@@ -129,11 +134,15 @@ fn visible<'de, D: Deserializer<'de>>(
     deserializer: D,
     most: usize,
 ) -> Result<Option<String>, D::Error> {
-    let text = String::deserialize(deserializer).ok().filter(|text| {
-        (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
-    });
-    text.map(Some)
-        .ok_or_else(|| D::Error::custom(format_args!("1 to {most} visible ASCII characters")))
+    if let Ok(text) = String::deserialize(deserializer)
+        && (1..=most).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return Ok(Some(text));
+    }
+    Err(D::Error::custom(format_args!(
+        "1 to {most} visible ASCII characters"
+    )))
 }
 
 fn layer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
@@ -152,10 +161,10 @@ impl ExperimentConfig {
     }
 
     fn traffic(&self) -> Vec<Range<u32>> {
-        let all = std::iter::once(0..SLOTS);
-        self.traffic
-            .as_ref()
-            .map_or_else(|| all.collect(), |ranges| ranges.0.clone())
+        match &self.traffic {
+            Some(ranges) => ranges.0.clone(),
+            None => std::iter::once(0..SLOTS).collect(),
+        }
     }
 }
 

@@ -201,8 +201,8 @@ fn folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 }
 
 fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let share = f64::deserialize(deserializer)
-        .ok()
-        .filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| D::Error::custom("a number from 0 to 1"))
+    match f64::deserialize(deserializer) {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(D::Error::custom("a number from 0 to 1")),
+    }
 }
