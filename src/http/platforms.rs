@@ -70,9 +70,12 @@ pub fn answer(
         let decide = |read: &Read<'_>, verdicts: &mut Verdicts| {
             let mut keys = catalog.no_keys();
             catalog.add_keys(served, &app.ids, read, &mut keys);
+            // The memory of the caps is read while the audiences are looked up.
             catalog.prefetch_caps(&keys, started, read.strategies());
+
             let mut facts = catalog.no_facts(&keys);
             catalog.add_facts(&keys, read, &mut facts);
+
             catalog.decide(read.strategies(), &facts, verdicts);
             catalog.admit(&keys, started, verdicts);
             catalog.count(served, &facts, verdicts);

@@ -127,6 +127,7 @@ impl IdReader {
         let mut usable = 0;
         let mut blank = 0;
         let mut malformed = 0;
+
         self.keys.keys_of_many(kind, ids, keys, |result| {
             match result {
                 Ok(()) => usable += 1,

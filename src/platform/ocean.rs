@@ -61,9 +61,12 @@ pub(super) const KIND: Kind = Kind {
         is_mapped: false,
     },
     build: |config, ids, values, tags| {
-        let number = |id: String| id.parse().expect("the config accepts only numbers");
-        let ids = ids.into_iter().map(|(id, strategy)| (number(id), strategy));
-        let adapter = Ocean::new(ids.collect(), config.into());
+        let mut numbers = Vec::with_capacity(ids.len());
+        for (id, strategy) in ids {
+            let number = id.parse().expect("the config accepts only numbers");
+            numbers.push((number, strategy));
+        }
+        let adapter = Ocean::new(numbers, config.into());
         Ok(Box::new(adapter.with_values(values).with_tags(tags)))
     },
     example: include_str!("ocean/example.toml"),

@@ -137,6 +137,7 @@ impl Tencent {
     /// The strategies that bid, or a rejection if none does. A message of prost would need a list
     /// of shared ids, and costs three times as much.
     fn of_strategies(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
+        // Walked twice, for the length and for the bytes: a list of them would be allocated.
         let bidding = || {
             read.asked
                 .iter()
