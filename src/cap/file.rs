@@ -120,6 +120,7 @@ fn read_header(mut file: impl Read) -> Result<(Header, usize), FileError> {
     if magic != MAGIC || length > MAX_HEADER {
         return Err(FileError::Damaged("it begins with other bytes"));
     }
+
     let mut header = vec![0; length];
     file.read_exact(&mut header)?;
     let header = serde_json::from_slice(&header)
@@ -237,9 +238,11 @@ fn write(folder: &Path, cap: &str, header: &Header, table: &CapTable) -> io::Res
         file.write_all(MAGIC)?;
         file.write_all(&(header.len() as u32).to_le_bytes())?;
         file.write_all(&header)?;
+
         for bucket in table.export() {
             file.write_all(&bucket)?;
         }
+
         let Hashed { mut inner, hash } = file;
         inner.write_all(&hash.finalize())?;
         inner.into_inner().map_err(io::IntoInnerError::into_error)

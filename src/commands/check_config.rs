@@ -214,6 +214,7 @@ fn limit(cap: &CapConfig) -> String {
         leased,
         ..
     } = cap;
+
     let time_zone = cap.zone();
     let devices = cap.capacity();
     let per = per.as_str();
@@ -222,6 +223,7 @@ fn limit(cap: &CapConfig) -> String {
         _ if *leased => ", leased by all pods together".to_owned(),
         _ => String::new(),
     };
+
     format!("{devices} distinct devices per {per} in {time_zone}{of}")
 }
 

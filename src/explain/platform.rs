@@ -120,6 +120,7 @@ fn explain_device(
             asked.push((id, Some(index)));
         }
     }
+
     explain_strategies(catalog, asked, &device, verdicts)
 }
 

@@ -124,6 +124,7 @@ pub fn audiences_of(
         Target::Platform(platform) => platform::audiences(catalog, platform),
         Target::Api => api::audiences(explainer, captured),
     };
+
     let mut names = Vec::new();
     for index in indexes {
         names.push(catalog.audiences()[index].name.to_string());

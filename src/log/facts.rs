@@ -156,6 +156,7 @@ fn of_experiment<'f>(
         let unit = decided.keys.unit(experiment);
         slots = unit.map(|(_, unit)| experiment.slots(unit));
     }
+
     ExperimentFact {
         name: &experiment.name,
         rule: experiment.rule_id(),
@@ -195,6 +196,7 @@ fn of_audience(audience: &Audience, answer: AudienceAnswer) -> AudienceFact<'_> 
     if let Tier::Value(tier) = answer.tier {
         value = Some(tier);
     }
+
     let snapshot = audience.snapshot.as_ref();
     AudienceFact {
         name: audience.name.as_str(),
@@ -210,10 +212,12 @@ fn cap<'d>(decided: &Decided<'d, '_>, index: usize, decision: Decision) -> Optio
     let caps = decided.catalog.caps();
     let name = caps.at(decided.catalog.strategy(index).cap?).name();
     let verdict = caps.verdict(index, decided.keys.keys(), decided.at)?;
+
     if decision.is_bid() {
         let state = CapState::Admitted;
         return Some(CapFact { name, state });
     }
+
     let reason = match decision.reason {
         Reason::Capped | Reason::NoLease => decision.reason,
         _ => verdict.reason,

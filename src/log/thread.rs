@@ -344,6 +344,7 @@ impl Files {
         let path = self
             .root
             .join(folder::path_of(&self.pod, SystemTime::now(), random));
+
         if let Some(day) = path.parent() {
             // Only the day: a folder that was lost, as a mount, would go on elsewhere.
             match std::fs::create_dir(day) {
@@ -354,6 +355,7 @@ impl Files {
                 })?,
             }
         }
+
         LogFile::create(path, &self.pod)
     }
 

@@ -43,6 +43,7 @@ impl<'a> ProtoField<'_, 'a> {
         check_wire_type(WireType::LengthDelimited, self.wire)?;
         let from = *self.rest;
         let length = decode_varint(self.rest)?;
+
         let parts = usize::try_from(length)
             .ok()
             .and_then(|at| self.rest.split_at_checked(at));

@@ -274,6 +274,7 @@ impl StrategyIds {
             ids.len() <= MAX_STRATEGIES,
             "at most {MAX_STRATEGIES} strategies"
         );
+
         let mut all = Vec::with_capacity(ids.len());
         for (index, (id, strategy)) in ids.into_iter().enumerate() {
             all.push(Asked {

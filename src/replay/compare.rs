@@ -84,6 +84,7 @@ impl Comparer {
             rules_before = Some(Rules::new(before.plan()));
             differences = UnloggedDifferences::between(&table_after, &before.config.to_table());
         }
+
         Self {
             after: Rules::new(after.plan()),
             before: rules_before,

@@ -147,6 +147,7 @@ fn read_file(
     let mut rows = 0;
     let reader = LogReader::open(file)?;
     comparer.begin_file(&reader.configs());
+
     reader.each(|row| {
         comparer.add_row(row);
         rows += 1;
@@ -154,6 +155,7 @@ fn read_file(
             progress(std::mem::take(&mut rows));
         }
     })?;
+
     progress(rows);
     Ok(())
 }

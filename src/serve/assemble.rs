@@ -215,6 +215,7 @@ fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
             unknown.as_str(),
         ]
     };
+
     Vocabulary {
         kinds,
         reserved_names: &ROUTES,

@@ -57,6 +57,7 @@ impl Telemetry {
         let Some(leases) = leases else {
             return self.set_cap_leased(cap, f64::NAN);
         };
+
         let LeaseState {
             all_devices,
             answered,

@@ -170,11 +170,13 @@ impl Account {
             error,
             RedisError::Unreachable { .. } | RedisError::Timeout { .. }
         );
+
         if !is_unanswered {
             record.last_call = LastCall::Refused;
         } else if record.last_call == LastCall::Answered {
             record.last_call = LastCall::Unanswered;
         }
+
         record.asked = Some(now);
         record.next_call = Some(now + FAILURE_PAUSE);
         self.state.failed += 1;

@@ -146,6 +146,7 @@ impl Changes<'_> {
                 || key.starts_with("cap.")
                 || matches!(key, "experiment" | "experiment.traffic")
                 || matches!(key, "experiment.buckets" | "experiment.buckets.slots");
+
             // An audience is read by rules, which are shown.
             if is_shown || key == "audience" || !changes_answers(key) {
                 continue;

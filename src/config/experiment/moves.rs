@@ -44,6 +44,7 @@ impl AssignedSlots {
                 unit: config.unit.clone(),
                 buckets: BTreeMap::new(),
             });
+
             for bucket in &config.buckets {
                 let slots = experiment.buckets.entry(bucket.name.clone()).or_default();
                 for range in &bucket.slots.0 {

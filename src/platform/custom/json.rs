@@ -41,6 +41,7 @@ pub fn read_text<'p>(
         reading.begin(node);
         return Ok(());
     }
+
     // A reader passes owned strings: the text may not live as long as the body.
     let mut json = serde_json::Deserializer::from_reader(text.as_bytes());
     json.deserialize_map(MappedObject {
@@ -255,6 +256,7 @@ impl<'de> Visitor<'de> for MappedScalar<'_, '_, 'de> {
         if is_in_list {
             return Err(bad());
         }
+
         while list
             .next_element_seed(MappedScalar {
                 leaf,

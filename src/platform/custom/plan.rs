@@ -491,6 +491,7 @@ impl<'a> Planner<'a> {
                 .push(named.mistake(why, "paths of which none is a prefix of another"));
             return None;
         }
+
         let is_zero = matches!(role, Role::Single | Role::Type)
             && steps.last().is_some_and(|step| step.is_zero_when_absent);
         self.plan.absent.push(if is_zero {

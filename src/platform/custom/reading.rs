@@ -229,6 +229,7 @@ fn split<'t>(mut text: &'t [u8], separator: &[u8]) -> impl Iterator<Item = &'t [
         if is_over {
             return None;
         }
+
         let end = text
             .windows(separator.len())
             .position(|window| window == separator);

@@ -207,10 +207,12 @@ fn is_base64_of(digest: &[u8], signature: &[u8]) -> Choice {
     let length = STANDARD
         .encode_slice(digest, &mut expected)
         .expect("the buffer holds the longest digest");
+
     let mut found = [b'='; 44];
     if signature.len() > length {
         return Choice::from(0);
     }
+
     for (found, sent) in found.iter_mut().zip(signature) {
         *found = match sent {
             b'-' => b'+',
@@ -218,6 +220,7 @@ fn is_base64_of(digest: &[u8], signature: &[u8]) -> Choice {
             sent => *sent,
         };
     }
+
     expected[..length].ct_eq(&found[..length])
 }
 
