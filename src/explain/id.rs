@@ -57,28 +57,31 @@ struct IdReading {
 /// Costs a few lookups per audience.
 pub fn explain_id(explainer: &Explainer<'_>, asked: &AskedId<'_>) -> IdExplanation {
     let AskedId { id, kind, .. } = *asked;
-    let ids = explainer.ids;
-    // The index of a raw field is that of its kind.
-    let read_as = |kind: IdKind| (kind, ids.key_uncounted(kind.into(), id.as_bytes()));
     let kinds = kind.map_or_else(|| IdKind::ALL.to_vec(), |kind| vec![kind]);
-    let keys: Vec<_> = kinds.into_iter().map(read_as).collect();
+    let mut keys = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        // The index of a raw field is that of its kind.
+        let key = explainer.ids.key_uncounted(kind.into(), id.as_bytes());
+        keys.push((kind, key));
+    }
     let is_some_kind = keys.iter().any(|(_, key)| *key != Err(Unusable::Malformed));
+
     let mut groups: Vec<(Result<DeviceKey, Unusable>, Vec<IdKind>)> = Vec::new();
-    for (kind, key) in keys
-        .into_iter()
-        .filter(|(_, key)| !is_some_kind || *key != Err(Unusable::Malformed))
-    {
+    for (kind, key) in keys {
+        if is_some_kind && key == Err(Unusable::Malformed) {
+            continue;
+        }
         match groups.iter_mut().find(|(same, _)| *same == key) {
             Some((_, kinds)) => kinds.push(kind),
             None => groups.push((key, vec![kind])),
         }
     }
-    let readings = groups
-        .into_iter()
-        .map(|(key, kinds)| read(explainer, asked, key, &kinds));
-    IdExplanation {
-        readings: readings.collect(),
+
+    let mut readings = Vec::with_capacity(groups.len());
+    for (key, kinds) in groups {
+        readings.push(read(explainer, asked, key, &kinds));
     }
+    IdExplanation { readings }
 }
 
 fn read(

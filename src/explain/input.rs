@@ -23,33 +23,35 @@ pub enum Encoding {
 
 impl Encoding {
     fn decode(self, text: &Bytes) -> Option<Bytes> {
-        let dense = || {
-            text.iter()
-                .copied()
-                .filter(|byte| !byte.is_ascii_whitespace())
-        };
         match self {
             Self::Binary => Some(text.clone()),
             Self::Hex => {
-                let digits: Vec<u8> = dense().collect();
+                let digits = without_spaces(text);
                 const_hex::decode(&digits).ok().map(Bytes::from)
             }
             Self::Base64 => {
                 const ANY_PADDING: GeneralPurposeConfig = GeneralPurposeConfig::new()
                     .with_decode_padding_mode(DecodePaddingMode::Indifferent);
-                let standard = |byte| match byte {
-                    b'-' => b'+',
-                    b'_' => b'/',
-                    byte => byte,
-                };
-                let digits: Vec<u8> = dense().map(standard).collect();
-                GeneralPurpose::new(&STANDARD, ANY_PADDING)
-                    .decode(digits)
-                    .ok()
-                    .map(Bytes::from)
+                let mut digits = without_spaces(text);
+                for digit in &mut digits {
+                    // The alphabet of URLs has other signs for the same values.
+                    match *digit {
+                        b'-' => *digit = b'+',
+                        b'_' => *digit = b'/',
+                        _ => {}
+                    }
+                }
+
+                let engine = GeneralPurpose::new(&STANDARD, ANY_PADDING);
+                engine.decode(digits).ok().map(Bytes::from)
             }
         }
     }
+}
+
+fn without_spaces(text: &[u8]) -> Vec<u8> {
+    let bytes = text.iter().copied();
+    bytes.filter(|byte| !byte.is_ascii_whitespace()).collect()
 }
 
 /// Decodes a body: as hex, else as base64, and else as the bytes themselves. White space alone is

@@ -26,34 +26,36 @@ impl Display for Explanation {
         };
         writeln!(f, "Body     {}, {taken}", bytes(self.body.size_bytes))?;
         writeln!(f, "Access   {}", access(self.access))?;
+
         if let Some(failure) = &self.failure {
             let because = printable(&self.of_failure(failure));
             writeln!(f, "Failure  {}: {because}", failure.cause)?;
         }
+
         if !self.notes.is_empty() {
             writeln!(f, "\nRequest fields")?;
-            let rows = self
-                .notes
-                .iter()
-                .map(|note| vec![note.what.to_owned(), printable(&note.value)]);
-            table(f, &rows.collect::<Vec<_>>())?;
+            let mut rows = Vec::with_capacity(self.notes.len());
+            for note in &self.notes {
+                rows.push(vec![note.what.to_owned(), printable(&note.value)]);
+            }
+            table(f, &rows)?;
         }
+
         self.ids(f)?;
         if let Some(device) = &self.log_device {
             writeln!(f, "\nDevice in the decision log: {device}")?;
         }
         if !self.audiences.is_empty() {
             writeln!(f, "\nAudiences")?;
-            table(
-                f,
-                &self.audiences.iter().map(audience_row).collect::<Vec<_>>(),
-            )?;
+            let rows: Vec<_> = self.audiences.iter().map(audience_row).collect();
+            table(f, &rows)?;
         }
         if !self.strategies.is_empty() {
             writeln!(f, "\nStrategies")?;
             let rows = self.strategies.iter().map(|one| self.strategy_row(one));
             table(f, &rows.collect::<Vec<_>>())?;
         }
+
         let answer = &self.answer;
         let content_type = answer.content_type.unwrap_or("no content type");
         writeln!(
@@ -66,6 +68,7 @@ impl Display for Explanation {
         for line in answer.text.lines() {
             writeln!(f, "  {}", printable(line))?;
         }
+
         if !self.unchecked_caps.is_empty() {
             let caps = self.unchecked_caps.join(", ");
             writeln!(
@@ -75,6 +78,7 @@ impl Display for Explanation {
                 self.platform
             )?;
         }
+
         writeln!(f, "\n{}", printable(&self.conclusion()))
     }
 }
@@ -86,19 +90,21 @@ impl Explanation {
             .iter()
             .filter(|id| id.result == IdResult::Usable)
             .count();
+
         match self.ids.len() {
             0 => return writeln!(f, "\nIds: none"),
             found => writeln!(f, "\nIds: {found} found, {usable} usable")?,
         }
-        let rows = self.ids.iter().map(|id| {
-            vec![
+
+        let mut rows = Vec::with_capacity(self.ids.len());
+        for id in &self.ids {
+            rows.push(vec![
                 printable(&id.path),
                 id.kind.to_owned(),
                 word(id.result).to_owned(),
                 printable(&id.value),
-            ]
-        });
-        let rows: Vec<_> = rows.collect();
+            ]);
+        }
         let widths = widths(&rows);
         for (id, cells) in self.ids.iter().zip(&rows) {
             row(f, cells, &widths)?;
@@ -126,26 +132,31 @@ impl Explanation {
 
 fn id_details(id: &IdExplained) -> String {
     let mut details: Vec<String> = Vec::new();
-    details.extend(words::id(id).map(|because| format!("ignored: {because}")));
-    details.extend(
-        id.canonical
-            .as_ref()
-            .map(|canonical| format!("hashed as {}", printable(canonical))),
-    );
-    details.extend(
-        id.md5
-            .as_ref()
-            .filter(|md5| !md5.eq_ignore_ascii_case(&id.value))
-            .map(|md5| format!("md5 {md5}")),
-    );
-    details.extend(id.shard.as_ref().map(|shard| format!("shard {shard}")));
-    let log_device = id.log_device.as_ref();
-    details.extend(log_device.map(|device| format!("{device} in the decision log")));
-    details.extend(id.audiences.iter().map(|one| match one.answer {
-        Some(Membership::Member) => format!("in {}{}", one.name, tier(one.tier)),
-        Some(Membership::NotMember) => format!("not in {}", one.name),
-        _ => format!("{} unavailable", one.name),
-    }));
+    if let Some(because) = words::id(id) {
+        details.push(format!("ignored: {because}"));
+    }
+    if let Some(canonical) = &id.canonical {
+        details.push(format!("hashed as {}", printable(canonical)));
+    }
+    if let Some(md5) = &id.md5
+        && !md5.eq_ignore_ascii_case(&id.value)
+    {
+        details.push(format!("md5 {md5}"));
+    }
+    if let Some(shard) = &id.shard {
+        details.push(format!("shard {shard}"));
+    }
+    if let Some(device) = &id.log_device {
+        details.push(format!("{device} in the decision log"));
+    }
+
+    for one in &id.audiences {
+        details.push(match one.answer {
+            Some(Membership::Member) => format!("in {}{}", one.name, tier(one.tier)),
+            Some(Membership::NotMember) => format!("not in {}", one.name),
+            _ => format!("{} unavailable", one.name),
+        });
+    }
     details.join(", ")
 }
 
@@ -180,23 +191,23 @@ const fn access(access: AccessChecked) -> &'static str {
 }
 
 fn audience_row(audience: &AudienceExplained) -> Vec<String> {
-    let answer = audience.answer.map_or("not checked", membership_word);
-    let answer = answer.to_owned() + &tier(audience.tier);
-    let snapshot = audience.snapshot.as_ref().map(|snapshot| {
-        let (age, fpr) = (words::duration(snapshot.age_seconds), snapshot.expected_fpr);
+    let membership = audience.answer.map_or("not checked", membership_word);
+    let answer = membership.to_owned() + &tier(audience.tier);
+
+    let mut state = String::new();
+    if let Some(trouble) = words::unavailable(audience) {
+        state = printable(&trouble);
+    }
+    if let Some(snapshot) = &audience.snapshot
+        && audience.available
+    {
+        let generation = snapshot.generation;
         let keys = counted(snapshot.keys, "key");
-        format!(
-            "generation {}, {keys}, {age} old, fpr {fpr:.1e}",
-            snapshot.generation
-        )
-    });
-    let snapshot = snapshot.filter(|_| audience.available);
-    let trouble = words::unavailable(audience).as_deref().map(printable);
-    vec![
-        audience.name.clone(),
-        answer,
-        snapshot.or(trouble).unwrap_or_default(),
-    ]
+        let age = words::duration(snapshot.age_seconds);
+        let fpr = snapshot.expected_fpr;
+        state = format!("generation {generation}, {keys}, {age} old, fpr {fpr:.1e}");
+    }
+    vec![audience.name.clone(), answer, state]
 }
 
 fn bytes(count: usize) -> String {
@@ -215,13 +226,12 @@ fn table(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
 
 fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    (0..columns.saturating_sub(1)).map(width).collect()
+    let mut widths = Vec::new();
+    for column in 0..columns.saturating_sub(1) {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        widths.push(lengths.max().unwrap_or(0));
+    }
+    widths
 }
 
 fn row(f: &mut Formatter<'_>, cells: &[String], widths: &[usize]) -> fmt::Result {
@@ -235,11 +245,13 @@ fn row(f: &mut Formatter<'_>, cells: &[String], widths: &[usize]) -> fmt::Result
 
 /// The text with its control characters escaped.
 fn printable(text: &str) -> String {
-    let escaped = |character: char| -> String {
-        match character.is_control() {
-            true => character.escape_default().to_string(),
-            false => character.to_string(),
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            escaped.extend(character.escape_default());
+        } else {
+            escaped.push(character);
         }
-    };
-    text.chars().map(escaped).collect()
+    }
+    escaped
 }
