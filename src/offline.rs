@@ -86,14 +86,13 @@ pub fn read_config_for(
     file: &Path,
     flags: &Flags,
 ) -> Result<Assembly, OfflineError> {
-    let environment = |name: &str| std::env::var(name).ok();
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file)
         .map_err(|error| OfflineError::Usage(format!("{name}: {error}")))?;
     Ok(Assembly::read_for(
         uses,
         Some((&name, &text)),
-        environment,
+        |name| std::env::var(name).ok(),
         flags,
     )?)
 }
@@ -115,6 +114,7 @@ pub fn explain_request(
         at,
     } = request;
     let config = &assembly.config;
+
     let names = target_names(config.platforms.iter().map(|one| one.name.as_str()));
     if !names.contains(&platform) {
         let accepted = names.join(", ");
@@ -127,6 +127,7 @@ pub fn explain_request(
         .iter()
         .map(|text| header(text))
         .collect::<Result<_, _>>()?;
+
     let captured = Captured {
         at,
         head: RequestHead {
@@ -138,23 +139,26 @@ pub fn explain_request(
         encoding,
         max_body: usize::try_from(config.server.max_body).unwrap_or(usize::MAX),
     };
+
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let runtime = runtime.map_err(OfflineError::Runtime)?;
+        .build()
+        .map_err(OfflineError::Runtime)?;
     runtime.block_on(explained(assembly, &platform, captured))
 }
 
 /// Parses a header. The error does not quote a malformed value, which may be a secret.
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), OfflineError> {
-    let read = || {
-        let (name, value) = text.split_once(':')?;
-        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
-        Some((name, HeaderValue::from_str(value.trim()).ok()?))
-    };
-    read().ok_or_else(|| {
+    name_and_value(text).ok_or_else(|| {
         OfflineError::Usage("--header; accepted: a name, a colon and a value".to_owned())
     })
+}
+
+fn name_and_value(text: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = text.split_once(':')?;
+    let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+    let value = HeaderValue::from_str(value.trim()).ok()?;
+    Some((name, value))
 }
 
 async fn explained(

@@ -442,8 +442,9 @@ impl Catalog {
         let mut decisions = Vec::with_capacity(strategies.len());
         for index in strategies {
             let strategy = self.strategy(*index);
-            // A name that comes twice is answered twice, and counted once.
             let mut verdicts = verdicts.iter();
+
+            // A name that comes twice is answered twice, and counted once.
             let verdict = verdicts.find(|verdict| verdict.strategy == *index);
             if let Some(verdict) = verdict
                 && !strategy.is_shadow

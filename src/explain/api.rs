@@ -16,7 +16,7 @@ use super::trace::{MAX_LISTED, Trace, TracedId};
 use crate::catalog::{Catalog, IdResult, RequestKeys};
 use crate::platform::api::{self, DecisionRequest, TakeIds};
 use crate::platform::{IdReader, Keys, Verdicts};
-use crate::strategy::{Attribute, AttributeValue, Strategy};
+use crate::strategy::{Attribute, AttributeValue};
 
 /// A request, and the indexes of the strategies that it asks for.
 struct Asked<'body> {
@@ -163,9 +163,11 @@ fn audiences_of(catalog: &Catalog, asked: &Asked<'_>) -> BTreeSet<usize> {
     if asked.request.strategies.is_empty() {
         return (0..catalog.audiences().len()).collect();
     }
-    let strategies = asked.strategies.iter();
-    let strategies = strategies.map(|index| catalog.strategy(*index));
-    strategies.flat_map(Strategy::audiences).collect()
+    let mut audiences = BTreeSet::new();
+    for index in &asked.strategies {
+        audiences.extend(catalog.strategy(*index).audiences());
+    }
+    audiences
 }
 
 /// Reads a request in the order of the route's checks.
@@ -189,8 +191,7 @@ fn read<'body>(
 
     let request = api::decode(&captured.body, ids)?;
     let Some(strategies) = catalog.named_strategies(&request.strategies) else {
-        let known = catalog.strategies();
-        let known = known.map(|strategy| strategy.name.clone());
+        let known = catalog.strategies().map(|known| known.name.clone());
         return Err(Refusal::UnknownStrategy(known.collect()));
     };
     Ok(Asked {
@@ -230,6 +231,7 @@ fn trace_of(asked: &Asked<'_>, ids: ListedIds<'_>) -> Trace {
     let mut trace = Trace::empty();
     trace.keys = RequestKeys::of(request.keys.clone(), request.units.clone());
     trace.ids = ids.listed;
+
     if let Some(id) = &request.request_id {
         trace.note("request_id", id.to_string());
     }
@@ -242,6 +244,7 @@ fn trace_of(asked: &Asked<'_>, ids: ListedIds<'_>) -> Trace {
     if let Some(os) = ids.unknown_os {
         trace.note("os, not known", os);
     }
+
     trace.note_unlisted(ids.unlisted);
     trace
 }

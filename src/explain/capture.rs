@@ -40,15 +40,15 @@ impl fmt::Debug for Captured<'_> {
 
 /// The decisions about a captured request, and its answer.
 pub struct Outcome {
-    pub(super) access: AccessChecked,
-    pub(super) trace: Trace,
+    pub access: AccessChecked,
+    pub trace: Trace,
     /// Whether each id is a device of its own.
-    pub(super) is_batch: bool,
+    pub is_batch: bool,
     /// Indexes of the audiences that its strategies read.
-    pub(super) audiences: BTreeSet<usize>,
-    pub(super) strategies: Vec<StrategyExplained>,
-    pub(super) failure: Option<FailureExplained>,
-    pub(super) answer: ExplainedAnswer,
+    pub audiences: BTreeSet<usize>,
+    pub strategies: Vec<StrategyExplained>,
+    pub failure: Option<FailureExplained>,
+    pub answer: ExplainedAnswer,
 }
 
 /// Access by headers, which are complete or absent.

@@ -10,9 +10,7 @@ use super::report::{
 };
 use crate::catalog::{Audience, Catalog, RequestKeys};
 use crate::platform::Verdicts;
-use crate::strategy::{
-    Assignment, AttributeValues, Decision, Facts, Reason, Rule, Tier, ValueEntry,
-};
+use crate::strategy::{Assignment, AttributeValues, Decision, Facts, Reason, Rule, Tier};
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind, trim};
@@ -65,6 +63,7 @@ fn unavailable(
     if audience.is_expired(now_unix_seconds()) {
         return Some(Unavailable::Expired);
     }
+
     let overlay = audience
         .snapshot
         .as_ref()
@@ -76,11 +75,13 @@ fn unavailable(
             _ => Unavailable::Expired,
         });
     }
+
     if let (Some(_), Some(limit)) = (age, audience.max_age) {
         return Some(Unavailable::TooOld {
             max_age_seconds: limit.as_secs(),
         });
     }
+
     let error = history.last(&audience.name).and_then(|last| last.error);
     Some(Unavailable::NotLoaded { error })
 }
@@ -95,6 +96,7 @@ fn explain_unknown(catalog: &Catalog, unknown: Vec<Rule>) -> UnknownExplained {
             to.push(one);
         }
     }
+
     let mut explained = UnknownExplained::default();
     for leaf in unknown {
         match leaf {
@@ -114,15 +116,16 @@ fn explain_unknown(catalog: &Catalog, unknown: Vec<Rule>) -> UnknownExplained {
             Rule::Absent(_) | Rule::Any(_) | Rule::All(_) | Rule::None(_) => {}
         }
     }
+
     explained
 }
 
 /// The device that a decision is about.
 #[derive(Debug)]
 pub struct ExplainedDevice<'a> {
-    pub(super) facts: Facts<'a>,
+    pub facts: Facts<'a>,
     /// Kinds of the ids that are the units of the experiments, by index.
-    pub(super) units: Vec<Option<IdKind>>,
+    pub units: Vec<Option<IdKind>>,
     /// The time of the decision.
     at: SystemTime,
 }
@@ -154,6 +157,39 @@ impl<'a> ExplainedDevice<'a> {
     }
 }
 
+fn name_of(catalog: &Catalog, audience: usize) -> String {
+    catalog.audiences()[audience].name.to_string()
+}
+
+fn explain_rule(catalog: &Catalog, rule: &Rule, facts: &Facts<'_>) -> WhenExplained {
+    let mut audiences = Vec::new();
+    for audience in rule.audiences() {
+        audiences.push(name_of(catalog, audience));
+    }
+
+    let mut changes = Vec::new();
+    for memberships in rule.changes(facts).into_iter().take(MAX_CHANGES) {
+        let mut change = Vec::new();
+        for (audience, answer) in memberships {
+            change.push(OtherMembership {
+                audience: name_of(catalog, audience),
+                answer: Some(answer),
+            });
+        }
+        changes.push(change);
+    }
+
+    WhenExplained {
+        rule: rule.to_text(
+            &|audience| name_of(catalog, audience),
+            catalog.experiments().list(),
+        ),
+        audiences,
+        truth: rule.truth(facts),
+        changes,
+    }
+}
+
 /// A strategy's decision and its reason, for a device.
 fn explain_strategy(
     catalog: &Catalog,
@@ -164,23 +200,28 @@ fn explain_strategy(
 ) -> StrategyExplained {
     let facts = &device.facts;
     let strategy = catalog.strategy(index);
-    let name = |index: usize| catalog.audiences()[index].name.to_string();
-    let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
-    let change = |(index, answer)| OtherMembership {
-        audience: name(index),
-        answer: Some(answer),
-    };
-    let when = strategy.rule.as_ref().map(|rule| WhenExplained {
-        rule: rule.to_text(&name, catalog.experiments().list()),
-        audiences: rule.audiences().into_iter().map(name).collect(),
-        truth: rule.truth(facts),
-        changes: rule
-            .changes(facts)
-            .into_iter()
-            .take(MAX_CHANGES)
-            .map(|changes| changes.into_iter().map(change).collect())
-            .collect(),
-    });
+    let experiments = catalog.experiments();
+    let caps = catalog.caps();
+
+    let mut excluded = Vec::new();
+    for audience in &strategy.exclude {
+        excluded.push(name_of(catalog, *audience));
+    }
+    let rule = strategy.rule.as_ref();
+    let when = rule.map(|rule| explain_rule(catalog, rule, facts));
+    let mut buckets = Vec::new();
+    for index in &strategy.experiments {
+        let experiment = &experiments.list()[*index];
+        let part = facts.part(*index);
+        if part != Assignment::Unknown {
+            buckets.push(BucketExplained {
+                experiment: experiment.name.clone(),
+                bucket: experiment.part_name(part).to_owned(),
+                unit: device.units[*index].map(IdKind::as_str),
+                kinds: experiment.unit.iter().map(|kind| kind.as_str()).collect(),
+            });
+        }
+    }
     let mut explained_schedule = None;
     if let Some(schedule) = &strategy.schedule {
         let next = schedule.next_change(device.at);
@@ -190,39 +231,35 @@ fn explain_strategy(
             next_change: next.map(|next| schedule.local(next)),
         });
     }
-    let unknown = (decision.reason == Reason::Unavailable)
-        .then(|| explain_unknown(catalog, strategy.unknown(facts)));
-    let value = |(index, entry): (usize, &ValueEntry)| ValueExplained {
-        audience: entry.audience.map(name),
-        tier: entry.tiers,
-        bucket: entry.part.map(|part| catalog.experiments().full_name(part)),
-        value: entry.value,
-        chosen: decision.value.index.map(usize::from) == Some(index),
-    };
-    let bucket = |index: &usize| {
-        let experiment = &catalog.experiments().list()[*index];
-        let part = facts.part(*index);
-        (part != Assignment::Unknown).then(|| BucketExplained {
-            experiment: experiment.name.clone(),
-            bucket: experiment.part_name(part).to_owned(),
-            unit: device.units[*index].map(IdKind::as_str),
-            kinds: experiment.unit.iter().map(|kind| kind.as_str()).collect(),
-        })
-    };
+
+    let mut unknown = None;
+    if decision.reason == Reason::Unavailable {
+        unknown = Some(explain_unknown(catalog, strategy.unknown(facts)));
+    }
+    let chosen = decision.value.index.map(usize::from);
+    let mut values = Vec::new();
+    for (row, entry) in strategy.values.iter().enumerate() {
+        values.push(ValueExplained {
+            audience: entry.audience.map(|index| name_of(catalog, index)),
+            tier: entry.tiers,
+            bucket: entry.part.map(|part| experiments.full_name(part)),
+            value: entry.value,
+            chosen: chosen == Some(row),
+        });
+    }
+
     StrategyExplained {
         id,
         device: None,
-        buckets: strategy.experiments.iter().filter_map(bucket).collect(),
+        buckets,
         strategy: Some(strategy.name.clone()),
-        exclude: names(&strategy.exclude),
+        exclude: excluded,
         when,
         schedule: explained_schedule,
-        cap: strategy
-            .cap
-            .map(|index| catalog.caps().at(index).name().to_owned()),
+        cap: strategy.cap.map(|index| caps.at(index).name().to_owned()),
         unknown,
         shadow: strategy.is_shadow,
-        values: strategy.values.iter().enumerate().map(value).collect(),
+        values,
         bid: decision.is_bid(),
         reason: decision.reason.as_str(),
     }
@@ -242,6 +279,7 @@ pub fn explain_strategies(
             explained.push(not_configured(id));
             continue;
         };
+
         let mut verdicts = verdicts.iter();
         if let Some(verdict) = verdicts.find(|verdict| verdict.strategy == index) {
             let decision = verdict.decision;

@@ -48,29 +48,30 @@ pub fn decide(explainer: &Explainer<'_>, platform: &Platform, captured: &Capture
 
     let is_batch = read.purpose == Purpose::Devices;
     let mut trace = Trace::of(&read, ids);
-    let are_too_many = match is_batch {
-        true => read.ids.len() > MAX_IDS,
-        false => trace.keys.has_too_many_ids(),
+    let are_too_many = if is_batch {
+        read.ids.len() > MAX_IDS
+    } else {
+        trace.keys.has_too_many_ids()
     };
     let too_many = are_too_many.then_some(Failure::TooManyIds);
     let detail = answered.error.as_ref().and_then(|error| match error {
         ReadError::Failed(_) => None,
         unreadable => Some(unreadable.to_string()),
     });
-    let failure = answered.failure().or(too_many);
-    let failure = failure.map(|failure| FailureExplained {
+    let cause = answered.failure().or(too_many);
+    let failure = cause.map(|failure| FailureExplained {
         cause: failure.as_str(),
         detail,
     });
 
-    let strategies = match is_batch {
-        true => explain_devices(explainer, platform, &read, captured.at, &mut trace, decided),
-        false => {
-            let verdicts = decided
-                .pop()
-                .map_or_else(Verdicts::new, |(_, verdicts)| verdicts);
-            explain_device(catalog, platform, &read, captured.at, &trace, &verdicts)
-        }
+    let strategies = if is_batch {
+        explain_devices(explainer, platform, &read, captured.at, &mut trace, decided)
+    } else {
+        let verdicts = match decided.pop() {
+            Some((_, verdicts)) => verdicts,
+            None => Verdicts::new(),
+        };
+        explain_device(catalog, platform, &read, captured.at, &trace, &verdicts)
     };
     let answer = ExplainedAnswer {
         status: 200,
@@ -139,16 +140,16 @@ fn explain_devices(
     trace.ids.clear();
     for (mut device, verdicts) in decided.into_iter().take(listed) {
         let catalog = explainer.catalog;
-        let strategies = explain_device(catalog, platform, read, at, &device, &verdicts);
+        let mut strategies = explain_device(catalog, platform, read, at, &device, &verdicts);
         let Some(mut id) = device.ids.pop() else {
             continue;
         };
+
         id.log_device = explainer.log_device(&device.keys);
-        let of_device = |one| StrategyExplained {
-            device: Some(id.value.clone()),
-            ..one
-        };
-        explained.extend(strategies.into_iter().map(of_device));
+        for one in &mut strategies {
+            one.device = Some(id.value.clone());
+        }
+        explained.append(&mut strategies);
         trace.ids.push(id);
     }
     explained

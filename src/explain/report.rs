@@ -51,18 +51,18 @@ impl Explanation {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct BodyRead {
-    pub(super) read_as: Encoding,
-    pub(super) size_bytes: usize,
+pub struct BodyRead {
+    pub read_as: Encoding,
+    pub size_bytes: usize,
     /// `server.max_body`.
-    pub(super) max_bytes: usize,
+    pub max_bytes: usize,
 }
 
 /// Result of the header check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-pub(super) enum AccessChecked {
+pub enum AccessChecked {
     /// The platform has neither headers configured nor an enforced signature.
     Open,
     /// The platform has no headers configured, but its signature is enforced.
@@ -76,58 +76,58 @@ pub(super) enum AccessChecked {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct IdExplained {
-    pub(super) path: String,
-    pub(super) kind: &'static str,
+pub struct IdExplained {
+    pub path: String,
+    pub kind: &'static str,
     /// As received, with replacement characters for invalid UTF-8.
-    pub(super) value: String,
-    pub(super) result: IdResult,
+    pub value: String,
+    pub result: IdResult,
     /// The hashed form, if the value differs from it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) canonical: Option<String>,
+    pub canonical: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) md5: Option<String>,
+    pub md5: Option<String>,
     /// Four hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) shard: Option<String>,
+    pub shard: Option<String>,
     /// The device in the decision log, if each id of the request is a device of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) log_device: Option<String>,
+    pub log_device: Option<String>,
     /// Memberships of this id alone, if its key is usable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) audiences: Vec<IdInAudience>,
+    pub audiences: Vec<IdInAudience>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct IdInAudience {
-    pub(super) name: String,
+pub struct IdInAudience {
+    pub name: String,
     #[serde(serialize_with = "as_word")]
-    pub(super) answer: Option<Membership>,
+    pub answer: Option<Membership>,
     /// The value of this id, if it is a member with one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tier: Option<u8>,
+    pub tier: Option<u8>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct AudienceExplained {
-    pub(super) name: String,
-    pub(super) available: bool,
+pub struct AudienceExplained {
+    pub name: String,
+    pub available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) unavailable: Option<Unavailable>,
+    pub unavailable: Option<Unavailable>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) snapshot: Option<SnapshotExplained>,
+    pub snapshot: Option<SnapshotExplained>,
     /// Membership of the whole device; null if it was not checked.
     #[serde(serialize_with = "as_word")]
-    pub(super) answer: Option<Membership>,
+    pub answer: Option<Membership>,
     /// The greatest value of the device's ids that are members.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tier: Option<u8>,
+    pub tier: Option<u8>,
 }
 
 /// The reason why an audience is unavailable.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
-pub(super) enum Unavailable {
+pub enum Unavailable {
     /// Its snapshot, or the audience itself, has expired.
     Expired,
     /// It is disabled.
@@ -145,132 +145,132 @@ pub(super) enum Unavailable {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct SnapshotExplained {
-    pub(super) generation: u64,
-    pub(super) keys: u64,
-    pub(super) expected_fpr: f64,
+pub struct SnapshotExplained {
+    pub generation: u64,
+    pub keys: u64,
+    pub expected_fpr: f64,
     /// Whether it was built with a value per device.
-    pub(super) has_values: bool,
-    pub(super) age_seconds: u64,
+    pub has_values: bool,
+    pub age_seconds: u64,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct StrategyExplained {
+pub struct StrategyExplained {
     /// The platform's id of the strategy.
-    pub(super) id: String,
+    pub id: String,
     /// The id of the device, if each id of the request is a device of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) device: Option<String>,
+    pub device: Option<String>,
     /// Null if the id is not configured.
-    pub(super) strategy: Option<String>,
-    pub(super) exclude: Vec<String>,
+    pub strategy: Option<String>,
+    pub exclude: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) when: Option<WhenExplained>,
+    pub when: Option<WhenExplained>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) schedule: Option<ScheduleExplained>,
+    pub schedule: Option<ScheduleExplained>,
     /// Name of its cap.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cap: Option<String>,
+    pub cap: Option<String>,
     /// Of an `unavailable` decision.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) unknown: Option<UnknownExplained>,
+    pub unknown: Option<UnknownExplained>,
     /// The device's parts in the experiments that it reads, as far as they are known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) buckets: Vec<BucketExplained>,
+    pub buckets: Vec<BucketExplained>,
     /// The values of its bids.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) values: Vec<ValueExplained>,
+    pub values: Vec<ValueExplained>,
     /// The decision is counted, and answers nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) shadow: bool,
-    pub(super) bid: bool,
+    pub shadow: bool,
+    pub bid: bool,
     /// A decision's reason, or [`NOT_CONFIGURED`].
-    pub(super) reason: &'static str,
+    pub reason: &'static str,
 }
 
 /// The condition of a strategy, and the changes that would change its truth.
 #[derive(Debug, Serialize)]
-pub(super) struct WhenExplained {
+pub struct WhenExplained {
     /// Such as `any(vip, none(banned))`.
-    pub(super) rule: String,
+    pub rule: String,
     /// Its audiences, some more than once.
-    pub(super) audiences: Vec<String>,
-    pub(super) truth: Truth,
+    pub audiences: Vec<String>,
+    pub truth: Truth,
     /// Each would change the truth: one membership, or else two.
-    pub(super) changes: Vec<Vec<OtherMembership>>,
+    pub changes: Vec<Vec<OtherMembership>>,
 }
 
 /// The parts that leave a decision open.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct UnknownExplained {
+pub struct UnknownExplained {
     /// Those unavailable to the device.
-    pub(super) audiences: Vec<String>,
+    pub audiences: Vec<String>,
     /// Those that the request lacks.
-    pub(super) attributes: Vec<Attribute>,
+    pub attributes: Vec<Attribute>,
     /// Those in which the device's bucket is unknown.
-    pub(super) experiments: Vec<String>,
+    pub experiments: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct OtherMembership {
-    pub(super) audience: String,
+pub struct OtherMembership {
+    pub audience: String,
     /// The membership that the device does not have.
     #[serde(serialize_with = "as_word")]
-    pub(super) answer: Option<Membership>,
+    pub answer: Option<Membership>,
 }
 
 /// A device's part in an experiment.
 #[derive(Debug, Serialize)]
-pub(super) struct BucketExplained {
-    pub(super) experiment: String,
-    pub(super) bucket: String,
+pub struct BucketExplained {
+    pub experiment: String,
+    pub bucket: String,
     /// Kind of the id that decides; null if the device has none.
-    pub(super) unit: Option<&'static str>,
+    pub unit: Option<&'static str>,
     /// The experiment's kinds: the first one that the device has decides.
-    pub(super) kinds: Vec<&'static str>,
+    pub kinds: Vec<&'static str>,
 }
 
 /// An entry of a strategy's values.
 #[derive(Debug, Serialize)]
-pub(super) struct ValueExplained {
+pub struct ValueExplained {
     /// Null for any.
-    pub(super) audience: Option<String>,
+    pub audience: Option<String>,
     /// The values that members must have in the audience.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tier: Option<Tiers>,
+    pub tier: Option<Tiers>,
     /// Part that the device must have in an experiment, as `EXPERIMENT:BUCKET`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) bucket: Option<String>,
-    pub(super) value: BidValue,
+    pub bucket: Option<String>,
+    pub value: BidValue,
     /// Whether this bid has it.
-    pub(super) chosen: bool,
+    pub chosen: bool,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct ScheduleExplained {
-    pub(super) holds: bool,
+pub struct ScheduleExplained {
+    pub holds: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) next_change_unix_seconds: Option<u64>,
+    pub next_change_unix_seconds: Option<u64>,
     /// The next change in the schedule's zone.
     #[serde(skip)]
-    pub(super) next_change: Option<String>,
+    pub next_change: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct FailureExplained {
-    pub(super) cause: &'static str,
+pub struct FailureExplained {
+    pub cause: &'static str,
     /// The decoder's message about an unreadable body, or the detail of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) detail: Option<String>,
+    pub detail: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct ExplainedAnswer {
-    pub(super) status: u16,
-    pub(super) content_type: Option<&'static str>,
-    pub(super) size_bytes: usize,
-    pub(super) hex: String,
-    pub(super) text: String,
+pub struct ExplainedAnswer {
+    pub status: u16,
+    pub content_type: Option<&'static str>,
+    pub size_bytes: usize,
+    pub hex: String,
+    pub text: String,
 }
 
 fn as_word<S: Serializer>(answer: &Option<Membership>, serializer: S) -> Result<S::Ok, S::Error> {

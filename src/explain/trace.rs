@@ -13,30 +13,30 @@ pub const ID_SKIPPED: &str = "id skipped";
 
 /// An id that the request carries.
 pub struct TracedId {
-    pub(super) path: String,
-    pub(super) field: IdField,
-    pub(super) value: String,
-    pub(super) found: IdResult,
-    pub(super) key: Option<DeviceKey>,
+    pub path: String,
+    pub field: IdField,
+    pub value: String,
+    pub found: IdResult,
+    pub key: Option<DeviceKey>,
     /// The device in the decision log, if each id of the request is a device of its own.
-    pub(super) log_device: Option<String>,
+    pub log_device: Option<String>,
 }
 
 /// Another field of the request.
 #[derive(Debug, serde::Serialize)]
-pub(super) struct Note {
-    pub(super) what: &'static str,
-    pub(super) value: String,
+pub struct Note {
+    pub what: &'static str,
+    pub value: String,
 }
 
 /// The contents of a request.
 pub struct Trace {
-    pub(super) keys: RequestKeys,
-    pub(super) ids: Vec<TracedId>,
+    pub keys: RequestKeys,
+    pub ids: Vec<TracedId>,
     /// The requested strategy ids, and the indexes of the configured strategies; empty if the
     /// request names none.
-    pub(super) asked: Vec<(String, Option<usize>)>,
-    pub(super) notes: Vec<Note>,
+    pub asked: Vec<(String, Option<usize>)>,
+    pub notes: Vec<Note>,
 }
 
 impl Trace {
@@ -51,12 +51,12 @@ impl Trace {
     }
 
     /// Adds another field.
-    pub(super) fn note(&mut self, what: &'static str, value: String) {
+    pub fn note(&mut self, what: &'static str, value: String) {
         self.notes.push(Note { what, value });
     }
 
     /// Notes how many ids and strategies are not listed, if any.
-    pub(super) fn note_unlisted(&mut self, unlisted: usize) {
+    pub fn note_unlisted(&mut self, unlisted: usize) {
         if unlisted > 0 {
             let what = "ids and strategies that are not listed";
             self.note(what, unlisted.to_string());
@@ -66,34 +66,33 @@ impl Trace {
     /// The contents of a request, whose ids are not counted.
     pub fn of(read: &Read<'_>, reader: &IdReader) -> Self {
         let mut trace = Self::empty();
-        let (keys, ids) = (&mut trace.keys, &mut trace.ids);
-        let key = |field, value: &[u8]| reader.key_uncounted(field, value);
-        keys.add(read, key, |id, found, key| {
-            if ids.len() < MAX_LISTED {
-                let (path, value) = (id.path.to_owned(), id.value.to_string());
-                ids.push(TracedId {
-                    path,
-                    field: id.field,
-                    value,
-                    found,
-                    key,
-                    log_device: None,
-                });
-            }
-        });
+        let ids = &mut trace.ids;
+        trace.keys.add(
+            read,
+            |field, value| reader.key_uncounted(field, value),
+            |id, found, key| {
+                if ids.len() < MAX_LISTED {
+                    ids.push(TracedId {
+                        path: id.path.to_owned(),
+                        field: id.field,
+                        value: id.value.to_string(),
+                        found,
+                        key,
+                        log_device: None,
+                    });
+                }
+            },
+        );
+
         let mut unlisted = read.ids.len() - trace.ids.len();
         if !read.asked.is_all() {
-            let asked = read.asked.iter().take(MAX_LISTED);
-            trace.asked = asked
-                .map(|asked| {
-                    (
-                        asked.id.to_string(),
-                        asked.known.map(|known| known.strategy),
-                    )
-                })
-                .collect();
+            for asked in read.asked.iter().take(MAX_LISTED) {
+                let strategy = asked.known.map(|known| known.strategy);
+                trace.asked.push((asked.id.to_string(), strategy));
+            }
             unlisted += read.asked.iter().len() - trace.asked.len();
         }
+
         if !read.request_id.is_absent() {
             trace.note("request_id", read.request_id.to_string());
         }
@@ -111,6 +110,7 @@ impl Trace {
         for skipped in &read.skipped {
             trace.note(ID_SKIPPED, skipped.to_string());
         }
+
         trace.note_unlisted(unlisted);
         trace
     }

@@ -36,8 +36,7 @@ pub async fn decide(State(app): State<Arc<App>>, request: Request) -> Result<Ans
     } = api::decode(&body, &*app.ids)?;
     let catalog = app.serving.load();
     let Some(asked) = catalog.named_strategies(&names) else {
-        let known = catalog.strategies();
-        let known = known.map(|strategy| strategy.name.clone());
+        let known = catalog.strategies().map(|known| known.name.clone());
         return Err(ApiError::UnknownStrategy(known.collect()));
     };
 

@@ -90,8 +90,8 @@ fn time_of(headers: &HeaderMap) -> Result<Option<SystemTime>, RequestError> {
 
 fn target_named<'a>(catalog: &'a Catalog, name: &str) -> Result<Target<'a>, ApiError> {
     Target::named(catalog, name).ok_or_else(|| {
-        let names = catalog.platforms().iter();
-        let names = names.map(|served| served.platform.name.as_str());
+        let platforms = catalog.platforms().iter();
+        let names = platforms.map(|served| served.platform.name.as_str());
         ApiError::UnknownPlatform(target_names(names))
     })
 }
