@@ -1,18 +1,22 @@
-//! Single remote objects by URL, such as dumps: read whole or by ranges.
+//! Remote objects by URL or below a prefix, such as dumps: read whole or by ranges.
 //!
 //! Clients, credentials, redirects, stall detection and resuming are those of the store. An object
 //! may have a hundred gigabytes, so resumes are bounded per block and requests are larger.
 
+mod prefix;
+
 use std::ops::Range;
 
 use bytes::Bytes;
-use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStoreExt as _};
 
 use crate::download::{RangeReader, STALL_TIMEOUT, StallTimer};
 use crate::error::StoreError;
 use crate::remote;
 use crate::url::{Location, UrlError, redacted};
+
+pub use prefix::{ListedObject, Prefix};
 
 /// Size of a request: each costs a round trip, and its answer is streamed.
 const REQUEST_BYTES: u64 = 64 << 20;
@@ -20,6 +24,7 @@ const REQUEST_BYTES: u64 = 64 << 20;
 /// An object that is being read, in order or range by range. Not for concurrent use.
 pub struct Object {
     reader: RangeReader,
+    version: Option<String>,
 }
 
 impl std::fmt::Debug for Object {
@@ -70,12 +75,18 @@ impl Object {
         let reader = RangeReader::new(objects, path, found.size, STALL_TIMEOUT);
         Ok(Self {
             reader: reader.with_request_bytes(REQUEST_BYTES),
+            version: version_of(&found),
         })
     }
 
     /// Size of the object.
     pub const fn size_bytes(&self) -> u64 {
         self.reader.size()
+    }
+
+    /// Its version or entity tag, without quotes.
+    pub fn version(&self) -> Option<String> {
+        self.version.clone()
     }
 
     /// The next bytes, about 1 MiB; empty at the end.
@@ -106,6 +117,12 @@ impl Object {
     }
 }
 
+fn version_of(meta: &ObjectMeta) -> Option<String> {
+    let tag = meta.e_tag.as_ref().map(|tag| tag.trim_matches('"'));
+    let version = meta.version.as_deref().or(tag);
+    version.map(str::to_owned)
+}
+
 fn locate(url: &str) -> Result<(Location, Path), UrlError> {
     let refuse = |reason| {
         Err(UrlError {
@@ -122,6 +139,7 @@ fn locate(url: &str) -> Result<(Location, Path), UrlError> {
     };
     match path.parts_count() {
         0 => refuse("it names no object"),
+        _ if Prefix::is_prefix(url) => refuse("it is a prefix, as it ends in a slash"),
         _ => Ok((location, path)),
     }
 }
@@ -145,6 +163,7 @@ mod tests {
         for (url, reason) in [
             ("s3://ads", "it names no object"),
             ("https://host/", "it names no object"),
+            ("https://host/day/", "it is a prefix, as it ends in a slash"),
             ("/srv/dump", "it is not the URL of an object"),
             ("file:///srv/dump", "it is not the URL of an object"),
             ("https://host/dump?sig=abc", "it has a query or a fragment"),

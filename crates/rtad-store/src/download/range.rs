@@ -96,6 +96,8 @@ pub struct RangeReader {
     end: u64,
     /// Of the first response.
     version: Option<ObjectVersion>,
+    /// Entity tag of a list, without quotes: not every store quotes it there.
+    listed_tag: Option<String>,
     supports_ranges: bool,
     body: Option<UnreadBody>,
     backoff: Backoff,
@@ -118,6 +120,7 @@ impl RangeReader {
             offset: 0,
             end: size,
             version: None,
+            listed_tag: None,
             supports_ranges: true,
             body: None,
             backoff: Backoff::new(MAX_RESUME_UNITS),
@@ -129,6 +132,14 @@ impl RangeReader {
     pub fn with_request_bytes(self, request_bytes: u64) -> Self {
         Self {
             request_bytes,
+            ..self
+        }
+    }
+
+    /// Reads the version of the object that a list named by its entity tag.
+    pub fn with_listed_tag(self, tag: &str) -> Self {
+        Self {
+            listed_tag: Some(tag.trim_matches('"').to_owned()),
             ..self
         }
     }
@@ -274,6 +285,12 @@ impl RangeReader {
                 });
             }
         };
+        let tag = answer.meta.e_tag.as_ref().map(|tag| tag.trim_matches('"'));
+        if let (Some(listed), Some(tag)) = (&self.listed_tag, tag)
+            && listed != tag
+        {
+            return Err(self.replaced());
+        }
         if answer.meta.size != self.size {
             return Err(ReadFailure::permanent(
                 self.wrong_length(answer.meta.size, self.size),
