@@ -10,7 +10,7 @@ impl CommandFailure for InputError {
     fn exit(&self) -> ExitStatus {
         match self {
             Self::StdinTwice | Self::Url { .. } | Self::Pattern { .. } => ExitStatus::Usage,
-            Self::Fetch { .. } => ExitStatus::Store,
+            Self::Fetch { .. } | Self::List { .. } => ExitStatus::Store,
             Self::Stopped(_) => ExitStatus::Unexpected,
             _ => ExitStatus::BadInput,
         }

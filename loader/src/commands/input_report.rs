@@ -44,16 +44,24 @@ const fn is_zero(number: &u64) -> bool {
 
 /// The first inputs, as in the manifest.
 pub fn records(sources: &[Source], counts: &InputCounts) -> Vec<InputRecord> {
-    let record = |(source, counts): (&Source, &Counts)| InputRecord {
-        name: source.name(),
-        size_bytes: source.size_bytes(),
-        rows: counts.rows,
-        usable: counts.keys,
-        blank: counts.of(Reason::Blank),
-        malformed: counts.malformed(),
-    };
-    let inputs = sources.iter().zip(counts.of_sources()).map(record);
-    inputs.take(Lineage::MAX_INPUTS).collect()
+    let mut records = Vec::new();
+    let inputs = sources.iter().zip(counts.of_sources());
+    for (source, counts) in inputs.take(Lineage::MAX_INPUTS) {
+        let stored = source.stored();
+        let modified = stored.modified.map(humantime::format_rfc3339_millis);
+        records.push(InputRecord {
+            name: source.name(),
+            size_bytes: stored.size_bytes,
+            rows: counts.rows,
+            usable: counts.keys,
+            blank: counts.of(Reason::Blank),
+            malformed: counts.malformed(),
+            version: stored
+                .version
+                .or_else(|| modified.map(|time| time.to_string())),
+        });
+    }
+    records
 }
 
 /// Number of inputs without a record.

@@ -157,7 +157,8 @@ fn write_table(out: &mut dyn Write, rows: &[&Value], indent: usize) -> io::Resul
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
         for (name, value) in row.fields() {
-            if !is_absent(value) && !names.contains(&&**name) {
+            // Tags are long, and say nothing to a reader.
+            if !is_absent(value) && name != "version" && !names.contains(&&**name) {
                 names.push(name);
             }
         }

@@ -33,10 +33,20 @@ pub enum InputError {
         reader: &'static str,
     },
     #[error(
-        "input {input}: {reason}; accepted: a path, a pattern, `-`, file:///path, s3://bucket/key, \
-         gs://bucket/key, az://container/key, https://host/path or http://host/path"
+        "input {input}: {reason}; accepted: a path, a pattern, `-`, file:///path, a key or a prefix/ \
+         as in s3://bucket/key, gs://, az://, oss:// or cos://, https://host/path or http://host/path"
     )]
     Url { input: String, reason: &'static str },
+    #[error("input {input}: could not list its objects")]
+    List {
+        input: String,
+        source: Box<StoreError>,
+    },
+    #[error(
+        "input {input}: nothing is below it: expected a file or an object whose name and folders do \
+         not begin with _ or ., found {found} others"
+    )]
+    NoFile { input: String, found: usize },
     #[error("input {input}: could not fetch it after byte {offset}")]
     Fetch {
         input: String,
@@ -52,7 +62,10 @@ pub enum InputError {
     },
     #[error("input {input}: could not open it")]
     Open { input: String, source: io::Error },
-    #[error("input {input}: is a directory; name its files, as in {input}/*")]
+    #[error(
+        "input {input}: is a directory: expected files, or a folder by its name, which does not begin \
+         with _"
+    )]
     Directory { input: String },
     #[error(
         "input {input}: is {found}: expected rows of text in UTF-8 or another superset of ASCII, \

@@ -8,18 +8,19 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use flate2::read::MultiGzDecoder;
 
 use rtad_store::UrlError;
-use rtad_store::object::Object;
+use rtad_store::object::{Object, Prefix};
 
 use super::batches::Batches;
 use super::content::{Compression, HEAD_BYTES, could_be_id, foreign};
 use super::error::InputError;
 use super::line_ends::LineEnds;
-use super::pattern::{WILDCARDS, matches};
-use super::remote::{Remote, store_error};
+use super::pattern::{WILDCARDS, files_below, is_of_program, matches};
+use super::remote::{Listed, Remote, store_error};
 use super::table_folders::TableFolders;
 use crate::progress::{Bytes, CountedReader};
 
@@ -34,6 +35,8 @@ pub enum Source {
     File(PathBuf),
     /// A URL without secrets.
     Remote(String),
+    /// An object below a prefix.
+    Listed(Listed),
     /// Rows of the program around the loader.
     Batches(Batches),
 }
@@ -45,24 +48,57 @@ impl Source {
             Self::Stdin | Self::Batches(_) => "-".to_owned(),
             Self::File(path) => path.display().to_string(),
             Self::Remote(url) => url.clone(),
+            Self::Listed(object) => object.url().to_owned(),
         }
     }
 
-    /// Its size in bytes, compressed if it is; `None` for a stream, or if it cannot be opened.
-    pub fn size_bytes(&self) -> Option<u64> {
+    /// What is stored: nothing of a stream, or if it cannot be opened.
+    pub fn stored(&self) -> Stored {
         match self {
-            Self::Stdin | Self::Batches(_) => None,
-            Self::File(path) => std::fs::metadata(path)
-                .ok()
-                .filter(std::fs::Metadata::is_file)
-                .map(|file| file.len()),
-            Self::Remote(url) => Remote::open(url).ok().map(|found| found.size_bytes()),
+            Self::Stdin | Self::Batches(_) => Stored::default(),
+            Self::File(path) => match std::fs::metadata(path) {
+                Ok(file) if file.is_file() => Stored {
+                    size_bytes: Some(file.len()),
+                    modified: file.modified().ok(),
+                    ..Stored::default()
+                },
+                _ => Stored::default(),
+            },
+            Self::Remote(url) => match Remote::open(url) {
+                Ok(object) => Stored {
+                    size_bytes: Some(object.size_bytes()),
+                    version: object.version(),
+                    ..Stored::default()
+                },
+                Err(_) => Stored::default(),
+            },
+            Self::Listed(object) => Stored {
+                size_bytes: Some(object.size_bytes()),
+                version: object.version(),
+                ..Stored::default()
+            },
         }
+    }
+
+    /// Whether its reader waits for a server.
+    pub const fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote(_) | Self::Listed(_))
     }
 }
 
-/// Sources of the arguments: a file of exactly that name, otherwise the sorted matches of the
-/// pattern.
+/// A source as it is stored.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Compressed if it is.
+    pub size_bytes: Option<u64>,
+    /// Version or entity tag of an object.
+    pub version: Option<String>,
+    /// Time of a file's last change.
+    pub modified: Option<SystemTime>,
+}
+
+/// Sources of the arguments: a file of exactly that name, the files below a folder, the objects
+/// below a prefix, otherwise the sorted matches of the pattern.
 ///
 /// # Errors
 ///
@@ -81,17 +117,18 @@ pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
             continue;
         }
         if path.exists() {
-            folders.refuse_table(&path)?;
-            sources.push(Source::File(path));
+            add_path(path, &mut folders, &mut sources)?;
             continue;
         }
         let shown = path.display().to_string();
         if shown.contains("://") {
-            let source = of_url(&shown)?;
-            if let Source::File(path) = &source {
-                folders.refuse_table(path)?;
+            match of_url(&shown)? {
+                Source::File(path) => add_path(path, &mut folders, &mut sources)?,
+                _ if Prefix::is_prefix(&shown) => {
+                    sources.extend(Listed::list(&shown)?.into_iter().map(Source::Listed));
+                }
+                source => sources.push(source),
             }
-            sources.push(source);
             continue;
         }
         let pattern = input.to_str().filter(|text| text.contains(WILDCARDS));
@@ -124,7 +161,40 @@ pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
     Ok(sources)
 }
 
-/// Source of a URL: one object, or a local file.
+/// Adds a file, or the files below a folder.
+fn add_path(
+    path: PathBuf,
+    folders: &mut TableFolders,
+    sources: &mut Vec<Source>,
+) -> Result<(), InputError> {
+    folders.refuse_table(&path)?;
+    if !path.is_dir() {
+        sources.push(Source::File(path));
+        return Ok(());
+    }
+
+    // A shell's pattern also finds `_temporary`, of a job that has not ended.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with('_') && is_of_program(&name) {
+        return Err(InputError::Directory {
+            input: path.display().to_string(),
+        });
+    }
+    let files = files_below(&path)?;
+    if files.is_empty() {
+        return Err(InputError::NoFile {
+            input: path.display().to_string(),
+            found: path.read_dir().map_or(0, Iterator::count),
+        });
+    }
+    for file in files {
+        folders.refuse_table(&file)?;
+        sources.push(Source::File(file));
+    }
+    Ok(())
+}
+
+/// Source of a URL: an object, a prefix, or a local file.
 fn of_url(url: &str) -> Result<Source, InputError> {
     if let Some(path) = url
         .strip_prefix("file://")
@@ -138,10 +208,15 @@ fn of_url(url: &str) -> Result<Source, InputError> {
             }),
         };
     }
-    match Object::check_url(url) {
+    let checked = if Prefix::is_prefix(url) {
+        Prefix::check_url(url)
+    } else {
+        Object::check_url(url)
+    };
+    match checked {
         Ok(()) if url.contains(['*', '[']) => Err(InputError::Url {
             input: url.to_owned(),
-            reason: "it is a pattern; a URL names one object",
+            reason: "it is a pattern; a URL names one object, or all below a prefix/",
         }),
         Ok(()) => Ok(Source::Remote(url.to_owned())),
         // The URL in the error has no secrets.
@@ -261,6 +336,7 @@ fn open(source: &Source) -> Result<Box<dyn Read + Send>, InputError> {
             }
             Ok(Box::new(file))
         }
+        Source::Listed(object) => Ok(Box::new(object.open())),
         Source::Remote(url) => {
             let found = Remote::open(url);
             Ok(Box::new(found.map_err(|error| {
@@ -375,6 +451,16 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{pattern}");
         }
+        let by_folder = expand(&[folder.path().into()]).unwrap();
+        assert_eq!(
+            by_folder,
+            expand(&[folder.path().join("**").into()]).unwrap()
+        );
+        let unfinished = expand(&[folder.path().join("_temporary").into()]).unwrap_err();
+        assert!(
+            matches!(unfinished, InputError::Directory { .. }),
+            "{unfinished}"
+        );
         let refused = expand(&[folder.path().join("[_.]S*").into()]).unwrap_err();
         assert!(
             refused.to_string().contains("begin with _ or ."),

@@ -33,6 +33,16 @@ pub fn matches(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
     Ok(found)
 }
 
+/// The files below a folder, sorted by name, as `**` finds them in it.
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
+    let all = Pattern::new("**").expect("it is a pattern");
+    let mut found = Vec::new();
+    add_matches(folder, &[all], &mut found)?;
+    found.retain(|path| !path.is_dir());
+    found.sort_unstable_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
+    Ok(found)
+}
+
 fn add_matches(
     folder: &Path,
     parts: &[Pattern],
@@ -91,9 +101,13 @@ fn add_matches(
     Ok(())
 }
 
-/// Whether a name is one of another program's own, and the pattern's part does not begin with the
-/// same character. A folder such as `_day=24` is a partition, with rows.
+/// Whether a name is one of another program's own. A folder such as `_day=24` is a partition, with
+/// rows.
+pub fn is_of_program(name: &str) -> bool {
+    name.starts_with('.') || name.starts_with('_') && !name.contains('=')
+}
+
+/// Whether a name is left out, unless the pattern's part begins with the same character.
 fn is_left_out(name: &str, part: &Pattern) -> bool {
-    let is_own = name.starts_with('.') || name.starts_with('_') && !name.contains('=');
-    is_own && part.as_str().bytes().next() != name.bytes().next()
+    is_of_program(name) && part.as_str().bytes().next() != name.bytes().next()
 }

@@ -18,6 +18,8 @@ use crate::progress::Progress;
 
 /// More readers would only wait for the parsers.
 const MAX_READERS: usize = 4;
+/// Readers of objects mostly wait for their server: while some open an object, others read.
+const MAX_REMOTE_READERS: usize = 8;
 /// Value of the next source's index after a failure.
 const FAILED: usize = usize::MAX / 2;
 
@@ -38,7 +40,12 @@ pub fn read<S: KeySink>(
     // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
     let blocks = Arc::new(Mutex::new(receiver));
     expect(progress, &input.sources);
-    let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
+    let most_readers = if input.sources.iter().any(Source::is_remote) {
+        MAX_REMOTE_READERS
+    } else {
+        MAX_READERS.min(sinks.len())
+    };
+    let readers = input.sources.len().min(most_readers);
     std::thread::scope(|scope| {
         let (pool, next_source) = ((&pool, progress), &next_source);
         let readers: Vec<_> = (0..readers)
@@ -80,7 +87,7 @@ pub fn read<S: KeySink>(
 
 /// Tells the progress the size of the sources, if all have one.
 pub fn expect<'a>(progress: &Progress, sources: impl IntoIterator<Item = &'a Source>) {
-    let sizes = sources.into_iter().map(Source::size_bytes);
+    let sizes = sources.into_iter().map(|source| source.stored().size_bytes);
     progress.expect_bytes(sizes.sum::<Option<u64>>().unwrap_or(0));
 }
 

@@ -130,7 +130,7 @@ fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileError> 
                 stdin.is_file() && identity(stdin) == Some(output)
             }
             Source::File(input) => identity(input) == Some(output),
-            Source::Remote(_) | Source::Batches(_) => false,
+            Source::Remote(_) | Source::Listed(_) | Source::Batches(_) => false,
         };
         if sources.iter().any(is_output) {
             return Err(OutputFileError::IsInput { path: name() });

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::error::InputError;
 
 /// A format of tables.
-struct TableFormat {
+pub struct TableFormat {
     name: &'static str,
     /// Programs that read such tables.
     reader: &'static str,
@@ -29,6 +29,30 @@ const HUDI: TableFormat = TableFormat {
 };
 
 impl TableFormat {
+    /// Folders of logs in the roots of tables.
+    pub const FOLDERS: [&str; 3] = ["_delta_log", ".hoodie", "metadata"];
+
+    /// The first table among the objects of a bucket, by their names: its root and its format.
+    pub fn among(names: &[&str]) -> Option<(String, Self)> {
+        for name in names {
+            let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+            let mut root = String::new();
+            for part in folder.split('/') {
+                match part {
+                    "_delta_log" => return Some((root, DELTA)),
+                    ".hoodie" => return Some((root, HUDI)),
+                    _ => root = format!("{root}{part}/"),
+                }
+            }
+            if let Some(root) = root.strip_suffix("metadata/")
+                && file.ends_with(".metadata.json")
+            {
+                return Some((root.to_owned(), ICEBERG));
+            }
+        }
+        None
+    }
+
     /// The format of the table whose root is `folder`.
     fn of(folder: &Path) -> Option<Self> {
         if folder.join("_delta_log").is_dir() {
@@ -71,16 +95,29 @@ impl TableFolders {
                 break;
             }
             if let Some(format) = TableFormat::of(folder) {
-                return Err(InputError::Table {
-                    input: input.display().to_string(),
-                    folder: folder.display().to_string(),
-                    format: format.name,
-                    reader: format.reader,
-                });
+                let input = input.display().to_string();
+                return Err(refused_table(
+                    &input,
+                    &folder.display().to_string(),
+                    &format,
+                ));
             }
             self.plain.insert(folder.to_owned());
         }
         Ok(())
+    }
+}
+
+/// The error of an input in a table's folder.
+pub fn refused_table(input: &str, folder: &str, format: &TableFormat) -> InputError {
+    InputError::Table {
+        input: input.to_owned(),
+        folder: match folder {
+            "" => "the bucket".to_owned(),
+            folder => folder.to_owned(),
+        },
+        format: format.name,
+        reader: format.reader,
     }
 }
 

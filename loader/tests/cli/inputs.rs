@@ -284,11 +284,11 @@ fn mistakes_in_inputs_and_columns_are_named() {
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..3)));
     sandbox.file("a.csv", "a,\nx\n");
     std::fs::create_dir(sandbox.path().join("folder")).unwrap();
-    let is_directory = "folder: is a directory; name its files, as in";
+    let is_empty = "folder: nothing is below it: expected a file or an object";
     for (arguments, exit, error) in [
         ("{}/nothing", 3, "nothing: no such file"),
         ("{}/none*", 3, "no such file"),
-        ("{}/folder", 3, is_directory),
+        ("{}/folder", 3, is_empty),
         ("old-users", 3, "input old-users: no such"),
         ("20261125", 3, "input 20261125: no such"),
         ("dumps/0123456789ab", 3, "input dumps/0123456789ab: no such"),
@@ -296,19 +296,19 @@ fn mistakes_in_inputs_and_columns_are_named() {
         ("727479405787894", 3, "looks like an id"),
         ("- -", 2, "only once"),
         ("ftp://host/dump", 2, "accepted: a path, a pattern, `-`"),
-        ("--format csv --column id {}/folder", 3, is_directory),
+        ("--format csv --column id {}/folder", 3, is_empty),
         (
             "--format csv --column id {}/nothing",
             3,
             "nothing: no such file",
         ),
-        ("--format ndjson --column id {}/folder", 3, is_directory),
+        ("--format ndjson --column id {}/folder", 3, is_empty),
         (
             "--format ndjson --column id {}/nothing",
             3,
             "nothing: no such file",
         ),
-        ("--format parquet --column id {}/folder", 3, is_directory),
+        ("--format parquet --column id {}/folder", 3, is_empty),
         (
             "--format parquet --column id {}/nothing",
             3,

@@ -15,6 +15,7 @@ mod id_forms;
 mod inputs;
 mod job;
 mod memory;
+mod prefixes;
 mod publish;
 mod reading;
 mod remote;

@@ -73,6 +73,13 @@ pub struct InputRecord {
     pub blank: u64,
     /// Other values without a usable id.
     pub malformed: u64,
+    /// Version or entity tag of an object, time of a file's last change; absent for a stream.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub version: Option<String>,
 }
 
 impl Lineage {

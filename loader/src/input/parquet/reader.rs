@@ -61,6 +61,7 @@ fn open(source: &Source) -> Result<FileSource, InputError> {
         Source::Remote(url) => Ok(FileSource::remote(
             Remote::open(url).map_err(|error| InputError::open(&name, error))?,
         )),
+        Source::Listed(object) => Ok(FileSource::remote(object.open())),
         Source::File(path) => {
             let failed = |source| InputError::Open {
                 input: name.clone(),
