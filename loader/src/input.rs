@@ -22,6 +22,7 @@ mod kinds;
 mod layout;
 mod line_ends;
 mod lines;
+mod listed;
 mod member;
 mod ndjson;
 mod open;

@@ -19,8 +19,9 @@ use super::batches::Batches;
 use super::content::{Compression, HEAD_BYTES, could_be_id, foreign};
 use super::error::InputError;
 use super::line_ends::LineEnds;
+use super::listed::Listed;
 use super::pattern::{WILDCARDS, files_below, is_of_program, matches};
-use super::remote::{Listed, Remote, store_error};
+use super::remote::{Remote, store_error};
 use super::table_folders::TableFolders;
 use crate::progress::{Bytes, CountedReader};
 
