@@ -105,7 +105,7 @@ async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
     let publication = writer
         .publish(writer.base(&name()).await.expect("a store"))
         .await
-        .expect("a lock");
+        .expect("nobody else publishes");
     let run = shards_per_chunk(&spec, keys) as usize;
     let per_shard = keys / SHARDS as u64;
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
@@ -290,7 +290,7 @@ async fn go_to(url: &str, generation: u64) {
     writer
         .publish(base)
         .await
-        .expect("a lock")
+        .expect("nobody else publishes")
         .roll_back(generation)
         .await
         .expect("complete generation");

@@ -7,7 +7,9 @@
 use std::error::Error;
 
 use rtad_core::filter::FilterKind;
-use rtad_core::snapshot::{AudienceName, ChunkEntry, Current, Manifest};
+use rtad_core::snapshot::{
+    AudienceName, ChunkEntry, Current, GenerationEntry, Manifest, StagePlace,
+};
 use serde_json::{Value, json};
 
 use super::memory::bounded;
@@ -53,13 +55,13 @@ fn audience() -> AudienceName {
     "old".parse().expect("a name")
 }
 
-/// Checks the reader of `CURRENT` with this text.
+/// Checks the reader of records with this text.
 ///
 /// # Panics
 ///
 /// If a property does not hold.
 pub fn check_current(text: &[u8]) {
-    let read = bounded("CURRENT", text.len(), 12, || Current::parse(text));
+    let read = bounded("record", text.len(), 12, || Current::parse(text));
     let Some(current) = accepted(read) else {
         return;
     };
@@ -69,20 +71,21 @@ pub fn check_current(text: &[u8]) {
         &current.deleted(),
         &current.next().deleted(),
     ] {
-        let again = Current::parse(&written.to_bytes()).expect("a written CURRENT is readable");
+        let again = Current::parse(&written.to_bytes()).expect("a written record is readable");
         assert_eq!(&again, written);
     }
     assert!((1..=current.sequence).contains(&current.published_sequence()));
     assert!(current.highest_generation() >= current.generation);
     assert!(current.next().sequence >= current.sequence);
-    assert_eq!(current.clone().restricted_by(&current), current);
-    assert!(
-        !current
-            .clone()
-            .restricted_by(&current.deleted())
-            .state
-            .is_live()
-    );
+    assert!(!current.deleted().state.is_live());
+    assert!(current.deleted().generations().is_empty());
+    assert_eq!(current.clone().seen_from(StagePlace::LAST), current);
+    let next = current.next_generation();
+    assert!(next > current.highest_generation() || next == u64::MAX);
+    for entry in current.generations() {
+        assert_eq!(current.entry(entry.generation), Some(entry));
+        assert!(next > entry.generation || next == u64::MAX);
+    }
 }
 
 /// Checks the reader of manifests with this text, and with its totals repaired.
@@ -112,11 +115,11 @@ fn read_manifest(text: &[u8]) -> Option<Manifest> {
         Manifest::parse(&written, &audience, generation).expect("readable"),
         manifest
     );
-    let current = Current::new(9, generation, &written, None);
-    let named = Manifest::parse_named(&written, &audience, &current).expect("named by CURRENT");
+    let entry = GenerationEntry::of(generation, &written);
+    let named = Manifest::parse_named(&written, &audience, &entry).expect("its digest is right");
     assert_eq!(named, manifest);
     for changed in [written[1..].to_vec(), [&written[1..], b" "].concat()] {
-        assert!(accepted(Manifest::parse_named(&changed, &audience, &current)).is_none());
+        assert!(accepted(Manifest::parse_named(&changed, &audience, &entry)).is_none());
     }
     let shards = |entry: &ChunkEntry| entry.first_shard..entry.first_shard + entry.shard_count;
     let mut end = 0;

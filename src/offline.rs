@@ -16,7 +16,7 @@ use crate::explain::{Captured, Explainer, Explanation, Target};
 use crate::explain::{audiences_of, explain, target_names};
 use crate::log::LogKey;
 use crate::platform::{IdReader, RequestHead};
-use crate::serve::{Assembly, StartError, open_store};
+use crate::serve::{Assembly, StartError, open_stores};
 use crate::sync::{Shared, Syncer};
 
 /// A request that cannot be explained.
@@ -166,7 +166,7 @@ async fn explained(
     platform: &str,
     captured: Captured<'_>,
 ) -> Result<Explanation, OfflineError> {
-    let store = open_store(&assembly.config).map_err(StartError::Store)?;
+    let stores = open_stores(&assembly.config).map_err(StartError::Store)?;
     let shared = Shared::default();
     let mut plan = assembly.plan();
     // Counts are in the pods.
@@ -174,7 +174,7 @@ async fn explained(
     for strategy in &mut plan.strategies {
         strategy.cap = None;
     }
-    let sync = Syncer::new(store, plan, shared.clone());
+    let sync = Syncer::new(stores, plan, shared.clone());
     let serving = sync.serving();
     let catalog = serving.load_full();
     let ids = IdReader::new(

@@ -47,7 +47,7 @@ use crate::http::decision_port::DecisionService;
 use crate::http::gauges::Gauges;
 use crate::log::DecisionLog;
 use crate::platform::IdReader;
-use crate::sync::{Shared, SyncCommand, Syncer};
+use crate::sync::{Shared, Stores, SyncCommand, Syncer};
 use crate::telemetry::{Telemetry, count_as_worker};
 use reload::{Reloader, warn_of};
 use running::OpenPort;
@@ -71,7 +71,7 @@ const COMMANDS: usize = 4;
 ///
 /// [`StartError`]. An unavailable store is none: the pod starts, is not ready, and keeps polling.
 pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
-    let store = open_store(&assembly.config)?;
+    let stores = open_stores(&assembly.config)?;
     warn_of(&assembly);
     let plan = assembly.plan();
     let config = assembly.config;
@@ -89,11 +89,13 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
         caps,
         ..Shared::default()
     };
-    let sync = Syncer::new(store, plan, shared.clone()).with_cache(cache_dir);
+    let sync = Syncer::new(stores, plan, shared.clone())
+        .with_pod(pod_name())
+        .with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
     let server = config.server.clone();
-    let store_url = config.store.url.clone();
+    let store_url = config.store.url.to_string();
     let log = start_log(&config, &shared.telemetry)?;
     let reloader = Reloader::new(config, reread, commands.clone(), telemetry, log.clone());
     let parts = SharedParts {
@@ -147,11 +149,13 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
 /// # Errors
 ///
 /// [`StoreError`] if it cannot be used at all. Nothing is read yet.
-pub fn open_store(config: &Config) -> Result<Store, StoreError> {
-    let store = Store::open(&config.store.url)?
-        .with_stall_timeout(config.store.stall_timeout)
-        .with_public_keys(config.store.public_keys.clone());
-    Ok(store)
+pub fn open_stores(config: &Config) -> Result<Stores, StoreError> {
+    let mut stores = Vec::new();
+    for url in &config.store.url.0 {
+        let store = Store::open(url)?.with_stall_timeout(config.store.stall_timeout);
+        stores.push(store.with_public_keys(config.store.public_keys.clone()));
+    }
+    Ok(Stores::new(stores))
 }
 
 /// Starts the decision log, if the configuration has one.
@@ -168,8 +172,13 @@ fn start_log(
     Ok(Some(Arc::new(log)))
 }
 
-/// Name of the pod in the names of files.
+/// Name of the pod: in the names of files, and for its place in stages. Containers have it in the
+/// environment, too.
 fn pod_name() -> String {
+    let name = std::env::var("HOSTNAME").unwrap_or_default();
+    if !name.is_empty() {
+        return name;
+    }
     rustix::system::uname()
         .nodename()
         .to_string_lossy()

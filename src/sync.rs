@@ -4,13 +4,14 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `stores` | one store after the other |
 //! | `cache` | verified chunks on the pod's disk |
 //! | `error` | causes of a failed poll |
 //! | `memory` | free memory, checked before a load |
 //! | `pace` | delays between polls |
-//! | `progress` | the last accepted and the last refused `CURRENT` of an audience |
+//! | `progress` | the newest, the served and the refused record of an audience |
 //! | `shared` | results of polls and readiness, for other threads |
-//! | `plan` | the work that a `CURRENT` asks for |
+//! | `plan` | the work that a record asks for |
 //! | `load` | reading and verifying a generation |
 //! | `state` | [`Syncer`] itself; the swap |
 //! | `roll` | replacing a generation chunk by chunk |
@@ -25,7 +26,7 @@
 //! | a new generation, fully verified | the new one, at once or [chunk by chunk](SwapMode) | `ok` |
 //! | a failure | the last good generation; at start, the cached one | the cause |
 //!
-//! Audiences are polled independently. While a generation is downloaded, `CURRENT` and the deltas
+//! Audiences are polled independently. While a generation is downloaded, the record and the deltas
 //! are still polled and applied to the served one.
 //!
 //! Chunks that the old generation also has are shared, not read again. The old catalog is freed on
@@ -45,10 +46,12 @@ mod run;
 mod shared;
 mod start;
 mod state;
+mod stores;
 
 pub use error::SyncError;
 pub use run::SyncCommand;
 pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun};
 pub use state::{CatalogPlan, Syncer};
+pub use stores::Stores;
 
 pub use crate::config::SwapMode;

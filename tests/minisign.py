@@ -1,10 +1,10 @@
-"""Independent verifier of snapshot signatures: RFC 8032 in plain Python.
+"""Independent verifier of the signatures of records: RFC 8032 in plain Python.
 
     python3 tests/minisign.py KEY FILE PATH
 
-KEY is a public key in base64, FILE is signed by FILE.minisig, PATH is its path in the store. Exits
-1 with a reason on stderr if the signature is invalid. Not fast, and not safe against timing
-attacks.
+KEY is a public key in base64, FILE is a record, PATH is its path in the store. The first line of
+the file is signed by the rest. Exits 1 with a reason on stderr if the signature is invalid. Not
+fast, and not safe against timing attacks.
 """
 
 import base64
@@ -87,5 +87,6 @@ def check(key_text, data, signature_text, path):
 
 if __name__ == "__main__":
     key_text, file, path = sys.argv[1:]
-    fault = check(key_text, Path(file).read_bytes(), Path(file + ".minisig").read_text(), path)
+    content, _, signature = Path(file).read_bytes().partition(b"\n")
+    fault = check(key_text, content, signature.decode(), path) if signature else "not signed"
     sys.exit(fault and f"{path}: {fault}")

@@ -7,7 +7,8 @@ integers, one file at a time, checks in the order of the page.
     python3 tests/snapshot_reader.py STORE AUDIENCE            keys from stdin, 1 or 0 to stdout
     python3 tests/snapshot_reader.py STORE AUDIENCE --check    verify everything, print totals
 
-A key is a line of 32 hex digits.
+A key is a line of 32 hex digits. With --public-key KEY, the record must be signed by this minisign
+key.
 
 Exit code 0: the snapshot is valid. 1: the snapshot or a key is invalid; the reason is on stderr.
 """
@@ -28,9 +29,13 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import minisign  # noqa: E402
 import ribbon  # noqa: E402
 
-CURRENT_MAX_BYTES = 4096
+RECORD_MAX_BYTES = 64 << 10
+SIGNATURE_MAX_BYTES = 4096
+KEPT_MAX = 64
+RECORD = re.compile(r"[0-9]{20}\.json")
 MANIFEST_MAX_BYTES = 4 << 20
 SHARDS = 65_536
 DELTAS_MAX = 12
@@ -159,7 +164,7 @@ def read_json(file: str, data: bytes, file_format: str) -> Fields:
 
 @dataclass(frozen=True)
 class DeltaEntry:
-    """Entry of one delta in CURRENT or a manifest."""
+    """Entry of one delta in a record or a manifest."""
 
     first: int
     last: int
@@ -250,26 +255,106 @@ class Delta:
 
 
 @dataclass(frozen=True)
-class Current:
-    """Content of CURRENT."""
+class Generation:
+    """A generation, named by its manifest."""
 
-    sequence: int
-    generation: int
+    number: int
     manifest_size_bytes: int
     manifest_sha256: str
+
+    @staticmethod
+    def parse(fields: Fields) -> Generation:
+        return Generation(
+            fields.integer("generation", 1),
+            fields.integer("manifest_size_bytes", 0, MANIFEST_MAX_BYTES),
+            fields.text("manifest_sha256", DIGEST),
+        )
+
+    @staticmethod
+    def kept(fields: Fields, live: int) -> List[Generation]:
+        """The optional array of the generations besides the live one, in order."""
+        values = fields.take("kept") if "kept" in fields.rest else []
+        if not isinstance(values, list) or len(values) > KEPT_MAX:
+            raise fields.fail("kept", type(values).__name__, f"an array of at most {KEPT_MAX}")
+        found = []
+        for index, value in enumerate(values):
+            entry = Fields(fields.file, f"kept[{index}]", value)
+            found.append(Generation.parse(entry))
+            entry.end()
+        numbers = [entry.number for entry in found]
+        if numbers != sorted(set(numbers) - {live}):
+            raise fields.fail("kept", numbers, f"ascending generations without {live}")
+        return found
+
+    @property
+    def file(self) -> str:
+        return f"manifests/{self.number}-{self.manifest_sha256}.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """Content of a record."""
+
+    sequence: int
+    live: Generation
+    kept: List[Generation]
     rolled_back_from: Optional[int]
     deltas: List[DeltaEntry]
     tombstones: Optional[DeltaEntry]
     state: str
 
     @staticmethod
-    def parse(data: bytes) -> Current:
-        fields = read_json("CURRENT", data, "rtad-current")
-        sequence, generation = fields.integer("sequence", 1), fields.integer("generation", 1)
-        size_bytes, sha256 = (
-            fields.integer("manifest_size_bytes"),
-            fields.text("manifest_sha256", DIGEST),
-        )
+    def newest(root: Path, public_key: Optional[str] = None) -> Record:
+        """Goes forward from the hint, or from the last one of a listing."""
+        number = 0
+        hint = root / "LATEST"
+        if hint.exists() and (text := hint.read_text().rstrip()).isdigit():
+            number = int(text)
+        if not (root / Record.file(number)).exists():
+            names = (path.name for path in (root / "records").glob("*.json"))
+            numbers = [int(name[:20]) for name in names if RECORD.fullmatch(name)]
+            number = max(numbers, default=0)
+        while (root / Record.file(number + 1)).exists():
+            number += 1
+        if not number:
+            raise SnapshotError("records", "files", "none", "a record")
+        return Record.open(root, number, public_key)
+
+    @staticmethod
+    def file(number: int) -> str:
+        return f"records/{number:020}.json"
+
+    @staticmethod
+    def open(root: Path, number: int, public_key: Optional[str]) -> Record:
+        file = Record.file(number)
+        data = read_capped(root / file, file, RECORD_MAX_BYTES + 1 + SIGNATURE_MAX_BYTES)
+        content, _, signature = data.partition(b"\n")
+        if public_key:
+            if not signature:
+                raise SnapshotError(file, "signature", "absent", "a minisign signature")
+            path = f"{root.name}/{file}"
+            fault = minisign.check(public_key, content, signature.decode(), path)
+            if fault:
+                raise SnapshotError(file, "signature", fault, f"one by {public_key}")
+        record = Record.parse(file, content)
+        if record.sequence != number:
+            raise SnapshotError(file, "sequence", record.sequence, number)
+        return record
+
+    @staticmethod
+    def parse(file: str, data: bytes) -> Record:
+        if len(data) > RECORD_MAX_BYTES:
+            raise SnapshotError(file, "size", len(data), f"at most {RECORD_MAX_BYTES}")
+        fields = read_json(file, data, "rtad-record")
+        sequence = fields.integer("sequence", 1)
+        # Only writers use it: of two that create a record, each knows its own.
+        fields.integer("writer")
+        live = Generation.parse(fields)
+        generation = live.number
+        kept = Generation.kept(fields, generation)
+        if "staged" in fields.rest:
+            # Some pods serve it; this reader is none of them.
+            Record.check_staged(fields.object("staged"), generation, kept)
         rolled_back_from = None
         if "rolled_back_from" in fields.rest:
             rolled_back_from = fields.integer("rolled_back_from", generation + 1)
@@ -278,7 +363,6 @@ class Current:
             ("published_sequence", 1, sequence),
             ("appended_unix_seconds", 0, U64_MAX),
             ("expires_unix_seconds", 0, U64_MAX),
-            ("owner", 0, U64_MAX),
         ):
             if name in fields.rest:
                 fields.integer(name, low, high)
@@ -292,9 +376,18 @@ class Current:
         if tombstones and tombstones.added:
             raise fields.fail("tombstones.added", tombstones.added, 0)
         fields.end()
-        return Current(
-            sequence, generation, size_bytes, sha256, rolled_back_from, deltas, tombstones, state
-        )
+        return Record(sequence, live, kept, rolled_back_from, deltas, tombstones, state)
+
+
+    @staticmethod
+    def check_staged(fields: Fields, live: int, kept: List[Generation]) -> None:
+        entry = fields.object("entry")
+        staged = Generation.parse(entry)
+        entry.end()
+        if staged.number <= live or any(other.number == staged.number for other in kept):
+            raise fields.fail("entry", staged.number, f"more than {live}, and not kept")
+        fields.integer("pods_per_million", 1, 999_999)
+        fields.end()
 
 
 @dataclass(frozen=True)
@@ -367,6 +460,9 @@ class Manifest:
             # Only writers use the keys of earlier generations.
             build.take("recent_keys")
 
+        if "lineage" in top.rest:
+            # Only people use labels and inputs.
+            top.take("lineage")
         if "folded" in top.rest:
             # Only writers use the inputs of the generation.
             folded = top.object("folded")
@@ -482,25 +578,22 @@ class Snapshot:
         self._firsts = [chunk.first_shard for chunk in chunks]
 
     @staticmethod
-    def open(store_dir: str | Path, audience: str, generation: Optional[int] = None) -> Snapshot:
-        """Reads the live generation, or a given one, whose manifest no digest verifies."""
+    def open(store_dir: str | Path, audience: str, public_key: Optional[str] = None) -> Snapshot:
+        """Reads the live generation, with its deltas."""
         if not AUDIENCE.fullmatch(audience):
             raise SnapshotError("", "audience", audience, AUDIENCE.pattern)
         root = Path(store_dir) / audience
-        current = None
-        if generation is None:
-            current = Current.parse(read_capped(root / "CURRENT", "CURRENT", CURRENT_MAX_BYTES))
-            generation = current.generation
+        record = Record.newest(root, public_key)
+        live = record.live
 
-        file = f"manifests/{generation}.json"
+        file = live.file
         data = read_capped(root / file, file, MANIFEST_MAX_BYTES)
-        if current:
-            if len(data) != current.manifest_size_bytes:
-                raise SnapshotError(file, "size", len(data), current.manifest_size_bytes)
-            digest = hashlib.sha256(data).hexdigest()
-            if digest != current.manifest_sha256:
-                raise SnapshotError(file, "digest", digest, current.manifest_sha256)
-        manifest = Manifest.parse(file, data, audience, generation)
+        if len(data) != live.manifest_size_bytes:
+            raise SnapshotError(file, "size", len(data), live.manifest_size_bytes)
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != live.manifest_sha256:
+            raise SnapshotError(file, "digest", digest, live.manifest_sha256)
+        manifest = Manifest.parse(file, data, audience, live.number)
 
         chunks = []
         for entry in manifest.chunks:
@@ -508,15 +601,13 @@ class Snapshot:
             data = read_capped(root / file, file, entry.size_bytes)
             chunks.append(Chunk.parse(file, data, manifest, entry))
 
-        named = []
-        if current:
-            named = ([current.tombstones] if current.tombstones else []) + current.deltas[::-1]
+        named = ([record.tombstones] if record.tombstones else []) + record.deltas[::-1]
         layers = []
         for entry in named:
             file = f"deltas/{entry.last}-{entry.sha256}.delta"
             data = read_capped(root / file, file, entry.size_bytes)
             layers.append(Delta.parse(file, data, entry))
-        return Snapshot(generation, manifest, chunks, layers)
+        return Snapshot(live.number, manifest, chunks, layers)
 
     def parts(self, key: bytes) -> Optional[Tuple[ribbon.Parts, int]]:
         """The filter of the key's shard, and the shard."""
@@ -567,9 +658,10 @@ def main() -> int:
     parser.add_argument(
         "--values", action="store_true", help="print the value of each key, or -"
     )
+    parser.add_argument("--public-key", metavar="KEY", help="the key of the record's signature")
     arguments = parser.parse_args()
     try:
-        snapshot = Snapshot.open(arguments.store, arguments.audience)
+        snapshot = Snapshot.open(arguments.store, arguments.audience, arguments.public_key)
     except SnapshotError as error:
         print(error, file=sys.stderr)
         return 1

@@ -94,7 +94,7 @@ async fn publish(directory: &Path, name: &str, count: u64) {
     let publication = writer
         .publish(writer.base(&name).await.expect("an empty store"))
         .await
-        .expect("a lock");
+        .expect("nobody else publishes");
     publication
         .commit_keys(keys, filter, 1e-4, GenerationFacts::built_now_by("bench"))
         .await

@@ -16,7 +16,7 @@ mod delta_mode {
     pub(super) const WRONG_DIGEST: u8 = 8;
 }
 
-/// The entry of a delta file by its own header, if `CURRENT` may have it.
+/// The entry of a delta file by its own header, if a record may have it.
 pub(super) fn delta_entry_of(file: &[u8]) -> Option<DeltaEntry> {
     let [first, last, added, removed] = [16, 24, 32, 40].map(|offset| u64_at(file, offset));
     let has_values = u64_at(file, 48) > 0;

@@ -60,7 +60,7 @@ VALUES = (
     "expires",
 )
 REPEATED = ("public_key", "label")
-SWITCHES = ("allow_empty", "allow_unsigned", "keep_carried", "require_live", "json")
+SWITCHES = ("allow_empty", "keep_carried", "require_live", "json")
 
 
 class Publisher:

@@ -18,8 +18,10 @@ mod inspect;
 mod job;
 mod lineage_args;
 mod list;
+mod mirror;
 mod overlap;
 mod plan;
+mod promote;
 mod query;
 #[cfg(test)]
 mod reference;
@@ -27,6 +29,7 @@ mod reject_args;
 mod report_text;
 mod rollback;
 mod skew;
+mod stage_args;
 mod synth;
 mod value_parsers;
 mod verify;
@@ -71,6 +74,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     Query(query::QueryArgs),
     Diff(diff::DiffArgs),
+    Mirror(mirror::MirrorArgs),
+    Promote(promote::PromoteArgs),
     Rollback(rollback::RollbackArgs),
     Gc(gc::GcArgs),
     Synth(synth::SynthArgs),
@@ -88,7 +93,11 @@ impl Cli {
     pub const fn effect_of_interrupt(&self) -> &'static str {
         match self.command {
             Command::Build(_) | Command::Publish(_) => "nothing was published",
-            Command::Append(_) | Command::Remove(_) | Command::Rollback(_) => "nothing was changed",
+            Command::Append(_)
+            | Command::Remove(_)
+            | Command::Promote(_)
+            | Command::Rollback(_) => "nothing was changed",
+            Command::Mirror(_) => "the next mirror goes on from here",
             Command::Gc(_) => "the next gc removes what is left",
             _ => "the output is incomplete",
         }
@@ -124,6 +133,8 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Verify(args) => verify::run(args, output),
         Command::Query(args) => query::run(args, output),
         Command::Diff(args) => diff::run(&args, output),
+        Command::Mirror(args) => mirror::run(args, output),
+        Command::Promote(args) => promote::run(&args, output),
         Command::Rollback(args) => rollback::run(args, output),
         Command::Gc(args) => gc::run(&args, output),
         Command::Synth(args) => synth::run(&args),

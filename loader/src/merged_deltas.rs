@@ -78,7 +78,8 @@ impl MergedDeltas {
         let Some(current) = base.with_generation() else {
             return Ok(CarriedChanges::default());
         };
-        let manifest = store.manifest(base.audience(), current).await?;
+        let live = current.live_entry();
+        let manifest = store.manifest(base.audience(), &live).await?;
         let entries = manifest
             .folded()
             .map_or_else(Vec::new, |folded| folded.deltas.clone());

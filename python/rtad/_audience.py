@@ -34,7 +34,7 @@ class Audience:
         """Loads the live generation of an audience, or another `generation`.
 
         `url` is the store: a directory, s3://, gs://, az://, oss://, cos://, https:// or http://.
-        With a `public_key`, a minisign key or a file of them, its manifest must be signed by one.
+        With a `public_key`, a minisign key or a file of them, its record must be signed by one.
         """
         target = {"store": url, "audience": name}
         flags = command(None, target | {"public_key": public_key, "generation": generation})

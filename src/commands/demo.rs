@@ -198,7 +198,12 @@ fn tencent_request(idfa_md5: &str) -> String {
 async fn publish(writer: &StoreWriter, devices: u64) -> Result<(), DemoError> {
     let base = writer.base(&name()).await?;
     if let Some(current) = base.current()
-        && writer.store().manifest(&name(), current).await?.keys() == devices
+        && writer
+            .store()
+            .manifest(&name(), &current.live_entry())
+            .await?
+            .keys()
+            == devices
     {
         return Ok(());
     }

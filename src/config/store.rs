@@ -1,12 +1,13 @@
 //! `[store]`: the source of snapshots.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rtad_config::Document;
 use rtad_config::values::{HOUR, as_size, as_time, size, text, time};
+use rtad_config::{Document, OneOrMany};
 use rtad_store::{ACCEPTED_URLS, PublicKey, STALL_TIMEOUT, Store};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::trust;
 
@@ -15,9 +16,9 @@ use super::trust;
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
-    /// Store of the snapshots.
-    #[serde(deserialize_with = "url")]
-    pub url: String,
+    /// Store of the snapshots, or a list of stores that mirror each other: the first one that
+    /// answers is read.
+    pub url: StoreUrls,
     /// Time between polls, with jitter of up to 10 %. While the store fails, backoff extends it up
     /// to sixfold, with jitter of up to 25 %. The audience of an event window is polled four times
     /// as often, but at most once a second.
@@ -49,6 +50,42 @@ pub struct StoreConfig {
     pub stall_timeout: Duration,
 }
 
+/// URLs of stores with the same content, in the order in which they are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoreUrls(pub Vec<String>);
+
+impl fmt::Display for StoreUrls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+impl Serialize for StoreUrls {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0[..] {
+            [url] => serializer.serialize_str(url),
+            urls => urls.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for StoreUrls {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let OneOrMany(urls) = OneOrMany::<StoreUrl>::deserialize(deserializer)?;
+        Ok(Self(urls.into_iter().map(|StoreUrl(url)| url).collect()))
+    }
+}
+
+struct StoreUrl(String);
+
+impl<'de> Deserialize<'de> for StoreUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, ACCEPTED_URLS, |url| {
+            Store::check_url(url).is_ok().then(|| Self(url.to_owned()))
+        })
+    }
+}
+
 /// Replacement of the served generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,7 +101,7 @@ pub enum SwapMode {
 impl Default for StoreConfig {
     fn default() -> Self {
         Self {
-            url: String::new(),
+            url: StoreUrls::default(),
             poll_interval: Duration::from_secs(10),
             max_snapshot_size: 8 << 30,
             swap: SwapMode::Whole,
@@ -79,6 +116,9 @@ impl Default for StoreConfig {
 impl StoreConfig {
     pub(super) fn check(&mut self, d: &mut Document<'_>) {
         d.require("store.url", ACCEPTED_URLS);
+        if self.url.0.is_empty() && !d.has_mistake("store.url") {
+            d.reject("store.url", ACCEPTED_URLS);
+        }
         self.cache_dir
             .take_if(|directory| directory.as_os_str().is_empty());
         if self.swap == SwapMode::Rolling && self.cache_dir.is_none() {
@@ -91,10 +131,4 @@ impl StoreConfig {
         }
         trust::add_keys_of_file(d, &mut self.public_keys, self.public_keys_file.take());
     }
-}
-
-fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    text(deserializer, ACCEPTED_URLS, |url| {
-        Store::check_url(url).is_ok().then(|| url.to_owned())
-    })
 }

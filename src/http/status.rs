@@ -174,6 +174,8 @@ struct AudienceStatus<'a> {
 #[derive(Serialize)]
 struct SnapshotStatus<'a> {
     generation: u64,
+    /// Whether only a share of the pods serves it.
+    staged: bool,
     keys: u64,
     size_bytes: u64,
     filter: &'a str,
@@ -202,6 +204,7 @@ impl<'a> SnapshotStatus<'a> {
 
         Self {
             generation: manifest.generation(),
+            staged: snapshot.is_staged(),
             keys: manifest.keys(),
             size_bytes: manifest.size_bytes(),
             filter: manifest.filter().kind().as_str(),

@@ -55,7 +55,7 @@ impl LogKey {
         }
     }
 
-    /// Whether a device is in the sample of a share, of which `threshold` is [`threshold`]. The
+    /// Whether a device is in the sample of a share, of which `threshold` is the threshold. The
     /// same in each pod with the secret. A larger share has all devices of a smaller one.
     #[inline]
     pub fn is_sampled(&self, key: &DeviceKey, threshold: u64) -> bool {

@@ -1,9 +1,9 @@
 //! Application of a plan: the changes to the served snapshot, in the order in which files are read.
 //!
-//! 1. `CURRENT` restricts the served snapshot at once: a disable or an expiry needs no file.
+//! 1. The record restricts the served snapshot at once: a disable or an expiry needs no file.
 //! 2. The small files are read: the manifest, tombstones and deltas. Each read has a deadline. They
 //!    apply to the served generation. If they cannot be read, the tombstones apply alone.
-//! 3. The chunks of a new generation are loaded, for as long as it takes. Meanwhile `CURRENT` and
+//! 3. The chunks of a new generation are loaded, for as long as it takes. Meanwhile the record and
 //!    its deltas are read at the poll interval, and applied. While refused chunks are backed off,
 //!    this step is omitted.
 
@@ -19,32 +19,34 @@ use super::state::Syncer;
 use crate::catalog::Audience;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Newer, Overlay, Snapshot, State};
-use rtad_store::{Live, Signed};
+use rtad_store::Live;
 
 /// Outcome of a poll that did not fail.
 #[derive(Debug)]
 pub(super) enum Polled {
     Unchanged,
-    /// `CURRENT` was refused before, for this cause, and is still backed off.
+    /// The record was refused before, for this cause, and is still backed off.
     Skipped(&'static str),
     /// A snapshot to serve.
     Loaded(Arc<Snapshot>),
 }
 
-/// The `CURRENT` being loaded, and its deltas: newer ones may come during the load.
+/// The record being loaded, and its deltas: newer ones may come during the load.
 struct Loading {
     current: Current,
     overlay: Overlay,
+    /// The newest record that was read. Its deltas may be unreadable.
+    newest: Current,
 }
 
 /// The small files of a generation.
 struct SmallFiles {
     manifest: Manifest,
-    manifest_file: Signed,
+    manifest_file: Vec<u8>,
     overlay: Overlay,
 }
 
-/// A snapshot, and the `CURRENT` that it is the whole of.
+/// A snapshot, and the record that it is the whole of.
 struct Loaded {
     current: Current,
     snapshot: Snapshot,
@@ -80,7 +82,6 @@ impl Syncer {
                 drop(held);
                 progress.count_skipped();
                 self.apply_small_files(&name, &current).await?;
-                progress.apply(&current);
                 progress.record_deltas(&current);
                 return Ok(Some(Polled::Skipped(cause)));
             }
@@ -112,7 +113,7 @@ impl Syncer {
             Ok(Some(Loaded { current, snapshot })) => {
                 progress.accept(&current);
                 if let Some(cache) = &self.cache {
-                    cache.commit(snapshot.manifest(), &current).await;
+                    cache.prune(&name).await;
                 }
                 Ok(Some(Polled::Loaded(Arc::new(snapshot))))
             }
@@ -138,10 +139,6 @@ impl Syncer {
         }
         drop(held);
         self.update(name, |held| held.with_overlay(overlay.clone()));
-        // A start without the store must not lift the restriction.
-        if let Some(cache) = &self.cache {
-            cache.restrict(name, current).await;
-        }
     }
 
     /// Applies the tombstones of a `current` whose other files cannot be read, or are refused.
@@ -167,7 +164,6 @@ impl Syncer {
                     Newer::Tombstones(tombstones.clone()),
                 ))
             });
-            self.record_deltas(name, current).await;
         }
     }
 
@@ -205,7 +201,7 @@ impl Syncer {
         let held = self.served(name).map(|held| held.overlay().clone());
         match self.small_files(name, held.as_ref(), current).await {
             Ok(files) => {
-                self.apply_deltas(name, current, &files.overlay).await;
+                self.apply_deltas(name, &files.overlay).await;
                 Ok(files)
             }
             Err(error) => {
@@ -215,9 +211,8 @@ impl Syncer {
         }
     }
 
-    /// The generation that `current` names, with the `CURRENT` that was read last; `None` if that
-    /// one names another generation. Records the newest `CURRENT` whose deltas are served, also if
-    /// the load fails.
+    /// The generation that `current` names, with the record that was read last; `None` if that
+    /// one names another generation.
     async fn load_chunks(
         &self,
         name: &AudienceName,
@@ -225,8 +220,6 @@ impl Syncer {
         files: SmallFiles,
         progress: &mut Progress,
     ) -> Result<Option<Loaded>, SyncError> {
-        // Its deltas are served, also if the load panics.
-        progress.apply(current);
         let SmallFiles {
             manifest,
             manifest_file,
@@ -235,6 +228,7 @@ impl Syncer {
         let loading = Mutex::new(Loading {
             current: current.clone(),
             overlay,
+            newest: current.clone(),
         });
         let held = self.served(name);
         let load = async {
@@ -251,8 +245,12 @@ impl Syncer {
             loaded = load => loaded.map(Some),
             () = self.follow(name, &loading, progress.live.clone()) => Ok(None),
         };
-        let Loading { current, overlay } = loading.into_inner();
-        progress.apply(&current);
+        let Loading {
+            current,
+            overlay,
+            newest,
+        } = loading.into_inner();
+        progress.see(&newest);
         let snapshot = loaded?.map(|snapshot| snapshot.with_overlay(overlay));
         Ok(snapshot.map(|snapshot| Loaded { current, snapshot }))
     }
@@ -265,7 +263,7 @@ impl Syncer {
         current: &Current,
     ) -> Result<SmallFiles, SyncError> {
         let loader = self.loader();
-        let read = async { Ok(self.store.manifest_named(name, current).await?) };
+        let read = async { Ok(self.stores.manifest_and_file(name, current).await?) };
         let (manifest, manifest_file) = loader
             .within(
                 current.manifest_size_bytes,
@@ -283,27 +281,21 @@ impl Syncer {
     }
 
     /// Serves the deltas of `current`, a new generation, over those of the served one.
-    async fn apply_deltas(&self, name: &AudienceName, current: &Current, overlay: &Overlay) {
+    async fn apply_deltas(&self, name: &AudienceName, overlay: &Overlay) {
         let updated = self.update(name, |held| {
             held.with_overlay(Overlay::over(
                 held.overlay(),
                 Newer::Deltas(overlay.clone()),
             ))
         });
-        if updated.is_some() {
-            self.record_deltas(name, current).await;
+        if updated.is_some()
+            && let Some(cache) = &self.cache
+        {
+            cache.prune(name).await;
         }
     }
 
-    /// Records deltas that are served before their generation is loaded, if it ever is: a start
-    /// without the store must not serve erased devices again.
-    async fn record_deltas(&self, name: &AudienceName, current: &Current) {
-        if let Some(cache) = &self.cache {
-            cache.record_deltas(name, current).await;
-        }
-    }
-
-    /// Follows `CURRENT` while its generation is loaded. Returns when it names another one.
+    /// Follows the record while its generation is loaded. Returns when it names another one.
     async fn follow(&self, name: &AudienceName, loading: &Mutex<Loading>, mut live: Option<Live>) {
         let lock = || loading.lock();
         loop {
@@ -315,15 +307,23 @@ impl Syncer {
                     tracing::warn!(
                         audience = name.as_str(),
                         error,
-                        "CURRENT not read during a load"
+                        "records not read during a load"
                     );
                     continue;
                 }
             }
-            let known = lock().current.clone();
-            let newer = live.as_ref().map(|live| &live.current);
-            let Some(current) = newer.filter(|newer| newer.sequence > known.sequence) else {
+            let Some(current) = live.as_ref().map(|live| &live.current) else {
                 continue;
+            };
+            let known = {
+                let mut loading = lock();
+                let is_newest = *current == loading.newest;
+                let is_stale = !is_newest && current.position() <= loading.newest.position();
+                if is_stale || *current == loading.current {
+                    continue;
+                }
+                loading.newest = current.clone();
+                loading.current.clone()
             };
             self.restrict(name, current).await;
             if current.state == State::Deleted || current.manifest_sha256 != known.manifest_sha256 {
@@ -331,17 +331,15 @@ impl Syncer {
             }
             let held = {
                 let mut loading = lock();
-                loading.current = loading.current.clone().restricted_by(current);
                 loading.overlay = Overlay::over(&loading.overlay, Newer::Current(current));
                 loading.overlay.clone()
             };
             match self.loader().overlay(name, Some(&held), current).await {
                 Ok(overlay) => {
-                    self.apply_deltas(name, current, &overlay).await;
-                    *lock() = Loading {
-                        current: current.clone(),
-                        overlay,
-                    };
+                    self.apply_deltas(name, &overlay).await;
+                    let mut loading = lock();
+                    loading.current = current.clone();
+                    loading.overlay = overlay;
                 }
                 Err(error) => {
                     let error = error_chain(&error);

@@ -28,10 +28,10 @@ pub enum SyncError {
         /// The audience.
         audience: AudienceName,
     },
-    /// A served audience has no `CURRENT` any more. A deletion leaves one.
+    /// A served audience has no record any more. A deletion leaves one.
     #[error(
-        "{audience}/CURRENT is gone, and generation {served} stays served: check the store's \
-         mount, or restore the file"
+        "{audience}/records is empty, and generation {served} stays served: check the store's \
+         mount, or restore the records"
     )]
     Gone {
         /// The audience.
@@ -45,21 +45,22 @@ pub enum SyncError {
         /// The audience.
         audience: AudienceName,
     },
-    /// `CURRENT` is older than the one that was read before, or another one with its sequence.
+    /// The record is older than one that was read before, or another one with its number.
     #[error(
-        "CURRENT is stale: it names generation {found}, generation {served} is served \
-         and no rollback is recorded; its sequence is {found_sequence}, {accepted_sequence} was \
-         read before"
+        "the store is an old copy: its newest record has number {found_sequence} and generation \
+         {found}, but number {known_sequence} with generation {known} was read before, and no \
+         rollback is recorded; if the store was created anew, restart without the cache's folder \
+         of this audience"
     )]
     Stale {
-        /// Generation that `CURRENT` names.
+        /// Generation that the record names.
         found: u64,
-        /// Generation being served.
-        served: u64,
-        /// Sequence of `CURRENT`.
+        /// Its number.
         found_sequence: u64,
-        /// Sequence of the `CURRENT` that was accepted last.
-        accepted_sequence: u64,
+        /// Generation of the newest record that was read before.
+        known: u64,
+        /// Its number.
+        known_sequence: u64,
     },
     /// A panic while polling.
     #[error("internal error; its source location is in the log")]
@@ -198,9 +199,9 @@ mod tests {
             SyncError::Deleted { audience },
             SyncError::Stale {
                 found: 1,
-                served: 2,
                 found_sequence: 1,
-                accepted_sequence: 2,
+                known: 2,
+                known_sequence: 2,
             },
             SyncError::Internal,
             SyncError::InsufficientMemory {
@@ -244,13 +245,13 @@ mod tests {
     fn store_error_chain_names_file_and_remedy() {
         let source = ManifestError::Version { found: 2 };
         let error = StoreError::Manifest {
-            path: "a/CURRENT".to_owned(),
+            path: "a/records/00000000000000000001.json".to_owned(),
             source,
         };
         let line = error_chain(&SyncError::Store(error));
         assert_eq!(
             line,
-            "a/CURRENT: version is 2, this rtad reads version 1: upgrade rtad"
+            "a/records/00000000000000000001.json: version is 2, this rtad reads version 1: upgrade rtad"
         );
     }
 }

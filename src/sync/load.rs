@@ -13,13 +13,14 @@ use futures_util::{StreamExt as _, stream};
 use super::cache::{Cache, CachedState};
 use super::error::SyncError;
 use super::memory::Memory;
+use super::stores::Stores;
 use crate::telemetry::{ChunkSource, Telemetry};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{
     AudienceName, Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest,
     Newer, Overlay, Snapshot,
 };
-use rtad_store::{Signed, Store, StoreError};
+use rtad_store::StoreError;
 
 /// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to
 /// requests.
@@ -39,7 +40,7 @@ pub(super) struct CachedGeneration {
 
 /// Sources and limits of a load.
 pub(super) struct Loader<'a> {
-    pub(super) store: &'a Store,
+    pub(super) stores: &'a Stores,
     pub(super) cache: Option<&'a Cache>,
     pub(super) memory: &'a Memory,
     pub(super) telemetry: &'a Telemetry,
@@ -55,12 +56,12 @@ impl Loader<'_> {
         &self,
         held: Option<&Snapshot>,
         manifest: Manifest,
-        file: Signed,
+        manifest_file: Vec<u8>,
     ) -> Result<Snapshot, SyncError> {
         let (mut chunks, missing) = split(held, &manifest);
         let _reserved = self.memory.reserve(size_of(&missing)).await?;
         if let Some(cache) = self.cache {
-            cache.begin(&manifest, file).await;
+            cache.put_manifest(&manifest, manifest_file).await;
         }
         if !missing.is_empty() {
             self.spread_out().await;
@@ -117,7 +118,7 @@ impl Loader<'_> {
         read: impl Future<Output = Result<T, SyncError>>,
     ) -> Result<T, SyncError> {
         let limit =
-            self.store.stall_timeout() + Duration::from_secs(bytes / LEAST_BYTES_PER_SECOND);
+            self.stores.stall_timeout() + Duration::from_secs(bytes / LEAST_BYTES_PER_SECOND);
         let late = SyncError::Late {
             what,
             seconds: limit.as_secs_f64(),
@@ -139,49 +140,35 @@ impl Loader<'_> {
         {
             return Ok(Arc::new(delta));
         }
-        let (delta, file) = self.store.delta_and_file(audience, entry).await?;
+        let (delta, file) = self.stores.delta_and_file(audience, entry).await?;
         if let Some(cache) = self.cache {
             cache.put_delta(audience, entry, file).await;
         }
         Ok(Arc::new(delta))
     }
 
-    /// The generation that was committed last to the cache, from the cache alone; `None` if a file
-    /// is missing. Reads no large file if the generation is not wanted.
+    /// What the cache has, from the cache alone; `None` without a whole generation. Reads no large
+    /// file if it is not wanted.
     pub(super) async fn load_cached(
         &self,
         audience: &AudienceName,
         is_wanted: impl FnOnce(&CachedState) -> bool,
     ) -> Option<CachedGeneration> {
         let cache = self.cache?;
-        let (state, manifest) = cache
-            .last(audience)
-            .await
-            .filter(|(state, _)| is_wanted(state))?;
-        self.check(&manifest, state.newest()).ok()?;
-        let is_later =
-            |entry: &&DeltaEntry| state.current.delta_entries().all(|known| known != *entry);
-        let later_bytes = state
-            .later
-            .iter()
-            .map(|later| memory_of(later.delta_entries().filter(is_later)));
-        let needed_bytes = [
-            size_of(manifest.chunks()),
-            memory_of(state.current.delta_entries()),
-        ]
-        .into_iter()
-        .chain(later_bytes)
-        .fold(0, u64::saturating_add);
-        let _reserved = self.memory.reserve(needed_bytes).await.ok()?;
-        let mut overlay = cached_overlay(cache, audience, None, &state.current).await?;
-        if let Some(later) = &state.later {
-            let newer = cached_overlay(cache, audience, Some(&overlay), later).await?;
-            overlay = Overlay::over(&overlay, Newer::Deltas(newer));
+        let state = cache.last(audience).await.filter(is_wanted)?;
+        self.check(&state.manifest, state.newest()).ok()?;
+        let _reserved = self.memory.reserve(memory_for(&state)).await.ok()?;
+
+        let mut overlay = cached_overlay(cache, audience, None, &state.base).await?;
+        for record in &state.later {
+            overlay = with_record(cache, audience, &overlay, record).await;
         }
-        let reads = manifest
+
+        let reads = state
+            .manifest
             .chunks()
             .iter()
-            .map(|entry| cache.chunk(&manifest, entry));
+            .map(|entry| cache.chunk(&state.manifest, entry));
         let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
         let mut chunks = Chunks::new();
         while let Some(read) = reads.next().await {
@@ -190,7 +177,8 @@ impl Loader<'_> {
             chunks.insert(*chunk.digest(), Arc::new(chunk));
         }
         drop(reads);
-        let snapshot = assemble(manifest, &chunks).with_overlay(overlay);
+
+        let snapshot = assemble(state.manifest.clone(), &chunks).with_overlay(overlay);
         Some(CachedGeneration { state, snapshot })
     }
 
@@ -222,7 +210,7 @@ impl Loader<'_> {
 
     /// Delays the first chunk, so that the pods of a fleet do not start at once.
     pub(super) async fn spread_out(&self) {
-        if self.store.is_remote() {
+        if self.stores.is_remote() {
             tokio::time::sleep(self.spread).await;
         }
     }
@@ -233,8 +221,10 @@ impl Loader<'_> {
         manifest: &Manifest,
         entry: &ChunkEntry,
     ) -> Result<Chunk, StoreError> {
+        let audience = manifest.audience();
         let Some(cache) = self.cache else {
-            let chunk = self.store.chunk(manifest, entry).await?;
+            let begin = || (ChunkDecoder::new(manifest.filter(), entry), ());
+            let (chunk, ()) = self.stores.chunk_copied(audience, entry, begin).await?;
             self.telemetry.chunk_read(ChunkSource::Store);
             return Ok(chunk);
         };
@@ -242,14 +232,11 @@ impl Loader<'_> {
             self.telemetry.chunk_read(ChunkSource::Cache);
             return Ok(chunk);
         }
-        let (decoder, copy) = (
-            ChunkDecoder::new(manifest.filter(), entry),
-            cache.copy(manifest, entry),
-        );
-        let (chunk, copy) = self
-            .store
-            .chunk_copied(manifest.audience(), entry, decoder, copy)
-            .await?;
+        let begin = || {
+            let decoder = ChunkDecoder::new(manifest.filter(), entry);
+            (decoder, cache.copy(manifest, entry))
+        };
+        let (chunk, copy) = self.stores.chunk_copied(audience, entry, begin).await?;
         self.telemetry.chunk_read(ChunkSource::Store);
         // The copy's error is counted and logged; the chunk is good without it.
         let _ = copy.keep();
@@ -272,6 +259,43 @@ async fn cached_overlay(
         });
     }
     Some(Overlay::new(current, files))
+}
+
+/// The overlay under a later record: with its deltas if they are all cached, else with its
+/// tombstones if those are, and with its restrictions in any case.
+async fn with_record(
+    cache: &Cache,
+    audience: &AudienceName,
+    overlay: &Overlay,
+    record: &Current,
+) -> Overlay {
+    let restricted = Overlay::over(overlay, Newer::Current(record));
+    if let Some(newer) = cached_overlay(cache, audience, Some(&restricted), record).await {
+        return Overlay::over(&restricted, Newer::Deltas(newer));
+    }
+    let Some(entry) = &record.tombstones else {
+        return restricted;
+    };
+    match cache.delta(audience, entry).await {
+        Some(tombstones) => {
+            let tombstones = Some(Arc::new(tombstones));
+            Overlay::over(&restricted, Newer::Tombstones(tombstones))
+        }
+        None => restricted,
+    }
+}
+
+/// Memory for a generation of the cache and all deltas over it.
+fn memory_for(state: &CachedState) -> u64 {
+    let mut named = Vec::new();
+    for record in std::iter::once(&state.base).chain(&state.later) {
+        for entry in record.delta_entries() {
+            if !named.contains(&entry) {
+                named.push(entry);
+            }
+        }
+    }
+    size_of(state.manifest.chunks()).saturating_add(memory_of(named.into_iter()))
 }
 
 /// Memory for the deltas of `current` that are not held yet.

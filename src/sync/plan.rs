@@ -1,15 +1,15 @@
-//! Plan of a poll: the work that a `CURRENT` asks for, given what is served. It reads nothing.
+//! Plan of a poll: the work that a record asks for, given what is served. It reads nothing.
 
 use super::error::SyncError;
-use super::progress::{Progress, may_replace};
+use super::progress::Progress;
 use rtad_core::snapshot::{AudienceName, Current, Snapshot, State};
 
 /// Work of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// No work: `CURRENT` is served already.
+    /// No work: The record is served already.
     Nothing,
-    /// No work but the restriction by `CURRENT`: its files were refused for this cause, and are
+    /// No work but the restriction by the record: its files were refused for this cause, and are
     /// backed off.
     Refused(&'static str),
     /// The deltas and tombstones of a generation whose chunks were refused for this cause, and are
@@ -45,35 +45,31 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`SyncError::Stale`] if `current` is older than one that was accepted or applied in part, or
-    /// another one with the accepted sequence, and [`SyncError::Deleted`] if the audience is
-    /// deleted and not loaded.
+    /// [`SyncError::Stale`] if `current` is older than one that was read before, and
+    /// [`SyncError::Deleted`] if the audience is deleted and not loaded.
     pub(super) fn new(
         audience: &AudienceName,
         current: &Current,
         served: Option<Served>,
         progress: &Progress,
     ) -> Result<Self, SyncError> {
-        if let Some(Served {
-            generation,
-            is_mixed,
-        }) = served
+        if let Some(newest) = progress.newest()
+            && progress.is_stale(current)
         {
-            let is_same = progress.is_accepted(current) && current.generation == generation;
-            if is_same && !is_mixed {
-                return Ok(Self::Nothing);
-            }
-            // The same CURRENT over a mixed snapshot goes on with the unfinished roll.
-            let is_later = may_replace(current, generation, progress.sequence, progress.highest);
-            // A stale copy could undo erasures of a `CURRENT` whose filters were refused.
-            if !is_same && (progress.is_older_than_applied(current) || !is_later) {
-                return Err(SyncError::Stale {
-                    found: current.generation,
-                    served: generation,
-                    found_sequence: current.sequence,
-                    accepted_sequence: progress.known_sequence(),
-                });
-            }
+            return Err(SyncError::Stale {
+                found: current.generation,
+                found_sequence: current.sequence,
+                known: newest.generation,
+                known_sequence: newest.sequence,
+            });
+        }
+        // The same record over a mixed snapshot goes on with the unfinished roll.
+        if let Some(served) = served
+            && !served.is_mixed
+            && progress.is_accepted(current)
+            && current.generation == served.generation
+        {
+            return Ok(Self::Nothing);
         }
         if current.state == State::Deleted {
             let deleted = || SyncError::Deleted {
@@ -132,6 +128,7 @@ mod tests {
             })
         };
         let mut progress = Progress::default();
+        progress.see(&current(5, 5, "a"));
         progress.accept(&current(5, 5, "a"));
         let refused = current(9, 9, "refused");
         for _ in 0..2 {
@@ -150,8 +147,11 @@ mod tests {
             (current(6, 6, "b"), served(5), "Ok(Generation)"),
             (current(4, 4, "a"), served(5), "Err(stale)"),
             (current(4, 5, "a"), mixed(5), "Err(stale)"),
-            // A store restored from a backup repeats the sequence and the generation.
+            // Also if nothing can be served.
+            (current(4, 4, "a"), None, "Err(stale)"),
+            // A store restored from a backup repeats the number and the generation.
             (current(5, 5, "b"), served(5), "Err(stale)"),
+            (current(5, 5, "b"), None, "Err(stale)"),
             (with_state(5, 5, State::Disabled), served(5), "Err(stale)"),
             (deleted(6, 5), served(5), "Ok(Delete)"),
             (deleted(6, 5), mixed(5), "Ok(Delete)"),
@@ -174,11 +174,11 @@ mod tests {
             );
         }
         // The deltas of the refused one apply: those of an older one could undo erasures.
-        progress.apply(&refused);
+        progress.see(&refused);
         for (current, expected) in [
             (current(8, 9, "refused"), "Err(stale)"),
             (current(8, 5, "a"), "Err(stale)"),
-            (current(5, 5, "a"), "Ok(Nothing)"),
+            (current(5, 5, "a"), "Err(stale)"),
             (current(1, 10, "repaired"), "Ok(Generation)"),
         ] {
             assert_eq!(

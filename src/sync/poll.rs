@@ -1,9 +1,9 @@
 //! Poll of one audience: its newer state in the store, or the cached one if the store is
 //! unavailable.
 //!
-//! 1. `CURRENT` is read, within a deadline.
+//! 1. The record is read, within a deadline.
 //! 2. A plan is made from it and from what is served ([`Plan`]).
-//! 3. The plan is applied (`apply.rs`). A `CURRENT` that names another generation while one is
+//! 3. The plan is applied (`apply.rs`). A record that names another generation while one is
 //!    loaded ends the load, and begins the poll again.
 //!
 //! Each poll is counted once, by its result, and logged if it failed.
@@ -83,7 +83,7 @@ impl Syncer {
         let snapshot = match result {
             Ok(Polled::Loaded(snapshot)) => snapshot,
             Ok(_) => return Ok(None),
-            // The cached copy is obsolete. Without a `CURRENT`, the mount may be lost.
+            // The cached copy is obsolete. Without a record, the mount may be lost.
             Err(error @ SyncError::Deleted { .. }) => return Err(error),
             Err(error) if self.served(name).is_some() => return Err(error),
             Err(error) => self.load_from_cache(name, progress).await.ok_or(error)?,
@@ -95,7 +95,7 @@ impl Syncer {
         Ok(Some(snapshot))
     }
 
-    /// Reads `CURRENT`, makes a plan, and applies it. Returns `None` if the store changed to
+    /// Reads the record, makes a plan, and applies it. Returns `None` if the store changed to
     /// another generation meanwhile.
     async fn poll_store(
         &self,
@@ -115,11 +115,12 @@ impl Syncer {
             audience.snapshot = Some(snapshot);
         }
         let served = audience.snapshot.as_deref().map(Served::of);
-        let plan = Plan::new(&audience.name, &current, served, progress)?;
-        self.apply(plan, audience, current, progress).await
+        let plan = Plan::new(&audience.name, &current, served, progress);
+        progress.see(&current);
+        self.apply(plan?, audience, current, progress).await
     }
 
-    /// The `CURRENT` of a poll. A start that may serve the cache instead waits for it no longer
+    /// The record of a poll. A start that may serve the cache instead waits for it no longer
     /// than [`START_TIMEOUT`].
     async fn read_first(
         &self,
@@ -129,7 +130,7 @@ impl Syncer {
     ) -> Result<Current, SyncError> {
         let name = &audience.name;
         let is_cached = match self.cache.as_ref().filter(|_| may_serve_cache) {
-            Some(cache) => cache.remember_state(name).await && !progress.is_cache_unusable,
+            Some(cache) => cache.has_records(name).await && !progress.is_cache_unusable,
             None => false,
         };
         let read = self.read_current(name, progress.live.as_ref());
@@ -139,7 +140,7 @@ impl Syncer {
             Duration::MAX
         };
         let late = SyncError::Late {
-            what: format!("{name}/CURRENT"),
+            what: format!("{name}/records"),
             seconds: START_TIMEOUT.as_secs_f64(),
         };
         progress.live = tokio::time::timeout(limit, read)
@@ -158,24 +159,30 @@ impl Syncer {
                 served: served.manifest().generation(),
             });
         };
-        let current = live.current.clone();
-        // Nothing is served yet that would hold the restriction, and the next start may lack the
-        // store.
-        if let Some(cache) = self.cache.as_ref().filter(|_| may_serve_cache) {
-            cache.restrict(name, &current).await;
-        }
-        Ok(current)
+        Ok(live.current.clone())
     }
 
+    /// The newest record. It is cached before what it names: a start without the store must not
+    /// forget what it restricts or erases.
     pub(super) async fn read_current(
         &self,
         name: &AudienceName,
         last: Option<&Live>,
     ) -> Result<Option<Live>, SyncError> {
-        let read = async { Ok(self.store.live_since(name, last).await?) };
-        self.loader()
-            .within(0, format!("{name}/CURRENT"), read)
-            .await
+        let read = async { Ok(self.stores.live_since(name, last).await?) };
+        let mut live = self
+            .loader()
+            .within(0, format!("{name}/records"), read)
+            .await?;
+        if let Some(live) = &mut live {
+            live.current = live.current.clone().seen_from(self.stage_place(name));
+        }
+        if let (Some(cache), Some(live)) = (&self.cache, &live)
+            && last.is_none_or(|last| last.object() != live.object())
+        {
+            cache.put_record(name, live).await;
+        }
+        Ok(live)
     }
 
     /// Records a poll for the status page, counts it, and logs its failure. In this order: whoever

@@ -1,4 +1,4 @@
-//! Sync state of an audience between polls: the last accepted `CURRENT` and the last refused one.
+//! Sync state of an audience between polls: the last accepted record and the last refused one.
 
 use tokio::sync::oneshot;
 
@@ -7,23 +7,18 @@ use rtad_core::backoff::Backoff;
 use rtad_core::snapshot::Current;
 use rtad_store::Live;
 
-/// Upper limit of the backoff of a refused `CURRENT`: 32 polls skip it, the next one reads it.
+/// Upper limit of the backoff of a refused record: 32 polls skip it, the next one reads it.
 const MAX_BACKOFF_POLLS: u32 = 33;
 
 /// Sync state of one audience.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Sequence of the newest accepted `CURRENT`.
-    pub(super) sequence: u64,
-    /// Highest generation in any accepted `CURRENT`.
-    pub(super) highest: u64,
-    /// Highest sequence and generation of the accepted `CURRENT` and of later ones that were
-    /// applied in part.
-    applied: (u64, u64),
-    /// The accepted `CURRENT`, whole: the sequence is not unique, as a restored backup may repeat
-    /// it.
+    /// The newest record that was read, from the store or the cache, served or not. Whole, as a copy
+    /// of the store may have another record with its number.
+    newest: Option<Current>,
+    /// The record that is served.
     accepted: Option<Current>,
-    /// The `CURRENT` of the last read, accepted or not. The next read is conditional on it.
+    /// The record of the last read, accepted or not. The next read begins at it.
     pub(super) live: Option<Live>,
     refused: Option<Refused>,
     /// Whether the store failed at the start, and the cache could not be served either: the next
@@ -34,10 +29,10 @@ pub(super) struct Progress {
     pub(super) first: Option<oneshot::Sender<()>>,
 }
 
-/// A refused `CURRENT`, and its backoff.
+/// A refused record, and its backoff.
 #[derive(Debug)]
 pub(super) struct Refused {
-    /// The whole `CURRENT`, as in `accepted`. Later ones with the same refused generation take its
+    /// The whole record, as in `accepted`. Later ones with the same refused generation take its
     /// place.
     current: Current,
     part: RefusedPart,
@@ -46,12 +41,12 @@ pub(super) struct Refused {
     pub(super) cause: &'static str,
 }
 
-/// The part of a `CURRENT` that was refused.
+/// The part of a record that was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefusedPart {
-    /// The manifest or the deltas, which cost little to read: any other `CURRENT` is read at once.
+    /// The manifest or the deltas, which cost little to read: any other record is read at once.
     Files,
-    /// The chunks: a `CURRENT` that adds deltas to the same generation is refused too.
+    /// The chunks: a record that adds deltas to the same generation is refused too.
     Chunks,
 }
 
@@ -69,32 +64,28 @@ impl Refused {
 }
 
 impl Progress {
-    /// Records that the deltas of `current` apply to what is served.
-    pub(super) fn apply(&mut self, current: &Current) {
-        let (sequence, highest) = self.applied;
-        self.applied = (
-            sequence.max(current.sequence),
-            highest.max(current.highest_generation()),
-        );
+    /// Records that `current` was read. From now on, no record before it may be served: it may have
+    /// erasures that an older one lacks.
+    pub(super) fn see(&mut self, current: &Current) {
+        if !self.is_stale(current) {
+            self.newest = Some(current.clone());
+        }
     }
 
-    /// Whether a later `CURRENT` was applied. One with a generation above all known ones is new,
-    /// whatever its sequence.
-    pub(super) fn is_older_than_applied(&self, current: &Current) -> bool {
-        let (sequence, highest) = self.applied;
-        current.sequence < sequence && current.generation <= highest
+    /// The newest record that was read.
+    pub(super) const fn newest(&self) -> Option<&Current> {
+        self.newest.as_ref()
     }
 
-    /// The highest sequence of any `CURRENT` that was accepted, or applied in part.
-    pub(super) fn known_sequence(&self) -> u64 {
-        self.sequence.max(self.applied.0)
+    /// Whether a record is from an old copy of the store: it is older than the newest one that was
+    /// read, or another one in its place.
+    pub(super) fn is_stale(&self, current: &Current) -> bool {
+        let newest = self.newest.as_ref();
+        newest.is_some_and(|newest| newest != current && current.position() <= newest.position())
     }
 
     /// Records that `current` is served.
     pub(super) fn accept(&mut self, current: &Current) {
-        self.sequence = current.sequence;
-        self.highest = self.highest.max(current.highest_generation());
-        self.applied = (current.sequence, self.highest);
         self.accepted = Some(current.clone());
         self.refused = None;
     }
@@ -145,7 +136,7 @@ impl Progress {
         }
     }
 
-    /// Records that a poll skipped the refused `CURRENT`.
+    /// Records that a poll skipped the refused record.
     pub(super) fn count_skipped(&mut self) {
         if let Some(refused) = &mut self.refused {
             refused.polls_to_skip = refused.polls_to_skip.saturating_sub(1);
@@ -165,26 +156,6 @@ impl Progress {
     }
 }
 
-/// Returns true if `current` may replace the generation `served`, after accepted ones up to this
-/// sequence and this highest generation:
-///
-/// * with a later sequence, if its generation is not lower or a rollback is recorded;
-/// * with a generation above all known ones, whatever its sequence. A stale copy cannot have such a
-///   generation. So the next publish repairs a lost `CURRENT`.
-pub const fn may_replace(current: &Current, served: u64, sequence: u64, highest: u64) -> bool {
-    if current.generation > highest {
-        return true;
-    }
-    if current.sequence <= sequence {
-        return false;
-    }
-    let is_rollback = match current.rolled_back_from {
-        Some(from) => from >= served,
-        None => false,
-    };
-    current.generation >= served || is_rollback
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,25 +165,36 @@ mod tests {
     }
 
     #[test]
-    fn only_a_later_current_replaces_the_served_one() {
-        for (current, (sequence, highest), served, expected) in [
-            (current(6, 6, None), (5, 5), 5, true),
-            (current(5, 5, None), (5, 5), 5, false),
-            (current(4, 4, None), (5, 5), 5, false),
-            (current(6, 3, None), (5, 5), 5, false),
-            (current(6, 3, Some(5)), (5, 5), 5, true),
-            (current(6, 3, Some(4)), (5, 5), 5, false),
-            (current(7, 5, None), (6, 5), 3, true),
-            (current(5, 5, None), (6, 5), 3, false),
-            // A lost `CURRENT` restarts the sequence; the next publish has a higher generation.
-            (current(1, 6, None), (9, 5), 5, true),
-            (current(1, 5, None), (9, 5), 3, false),
+    fn only_a_later_record_replaces_the_served_one() {
+        let rolled_back = current(6, 3, Some(5));
+        for (newest, next, is_stale) in [
+            (current(5, 5, None), current(6, 6, None), false),
+            (current(5, 5, None), current(5, 5, None), false),
+            (current(5, 5, None), current(4, 4, None), true),
+            // A lower generation without a recorded rollback.
+            (current(5, 5, None), current(6, 3, None), true),
+            (current(5, 5, None), current(6, 3, Some(4)), true),
+            (current(5, 5, None), rolled_back.clone(), false),
+            (rolled_back.clone(), current(7, 5, None), false),
+            (rolled_back.clone(), current(5, 5, None), true),
+            // Another record in its place.
+            (rolled_back.clone(), current(6, 5, None), true),
+            // Numbers begin anew after a loss of all records; the next publish has a higher
+            // generation.
+            (current(9, 5, None), current(1, 6, None), false),
+            (current(1, 6, None), current(10, 5, None), true),
         ] {
-            let found = may_replace(&current, served, sequence, highest);
+            let mut progress = Progress::default();
+            assert!(!progress.is_stale(&next));
+            progress.see(&newest);
             assert_eq!(
-                found, expected,
-                "{current:?} after {sequence}, {highest}; {served} served"
+                progress.is_stale(&next),
+                is_stale,
+                "{next:?} after {newest:?}"
             );
+            progress.see(&next);
+            let expected = if is_stale { &newest } else { &next };
+            assert_eq!(progress.newest(), Some(expected));
         }
     }
 

@@ -26,7 +26,6 @@ use crate::config::SwapMode;
 use crate::telemetry::ChunkSource;
 use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, ChunkVerifier, Manifest, Snapshot};
-use rtad_store::Signed;
 
 /// Maximum time to wait until replaced chunks are freed. Requests take far less. The next chunk is
 /// then read anyway if memory allows.
@@ -121,7 +120,7 @@ impl Syncer {
         name: &AudienceName,
         served: Arc<Snapshot>,
         manifest: Manifest,
-        file: Signed,
+        manifest_file: Vec<u8>,
     ) -> Result<Snapshot, SyncError> {
         let loader = self.loader();
         let Some(cache) = &self.cache else {
@@ -130,7 +129,7 @@ impl Syncer {
         let plan = RollPlan::new(&served, &manifest);
         drop(served);
         let _reserved = self.memory.reserve(plan.peak_bytes).await?;
-        cache.begin(&manifest, file).await;
+        cache.put_manifest(&manifest, manifest_file).await;
         loader.fetch(cache, &manifest, &plan.steps).await?;
         if !plan.steps.is_empty() {
             let (generation, chunks) = (manifest.generation(), plan.steps.len());
@@ -197,12 +196,12 @@ impl Loader<'_> {
         if cache.holds(manifest, entry).await {
             return Ok(());
         }
-        let verifier = ChunkVerifier::new(manifest.filter(), entry);
-        let copy = cache.copy(manifest, entry);
-        let ((), copy) = self
-            .store
-            .chunk_copied(manifest.audience(), entry, verifier, copy)
-            .await?;
+        let begin = || {
+            let verifier = ChunkVerifier::new(manifest.filter(), entry);
+            (verifier, cache.copy(manifest, entry))
+        };
+        let audience = manifest.audience();
+        let ((), copy) = self.stores.chunk_copied(audience, entry, begin).await?;
         self.telemetry.chunk_read(ChunkSource::Store);
         let folder = cache.folder(manifest.audience());
         copy.keep()

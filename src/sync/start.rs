@@ -8,39 +8,51 @@ use futures_util::FutureExt as _;
 
 use super::cache::CachedState;
 use super::load::CachedGeneration;
-use super::progress::{Progress, may_replace};
+use super::progress::Progress;
 use super::state::Syncer;
 use rtad_core::snapshot::{AudienceName, Current, Newer, Overlay, Snapshot, State};
 
 impl Syncer {
-    /// Serves the cached generation if `current` is the same or a later one: a start need not wait
-    /// for a slow store. Returns what is served.
+    /// Serves the cached generation: a start need not wait for a slow store. Returns what is
+    /// served. `current` is in the cache, too, unless it could not be written.
     pub(super) async fn serve_cached(
         &self,
         name: &AudienceName,
         progress: &mut Progress,
         current: &Current,
     ) -> Option<Arc<Snapshot>> {
-        if current.state == State::Deleted {
+        self.see_cached(name, progress).await;
+        let is_stale = progress.is_stale(current);
+        if current.state == State::Deleted && !is_stale {
             return None;
         }
-        let is_wanted = |state: &CachedState| {
-            let cached = &state.current;
-            let is_same = cached == current && state.later.is_none();
-            let (sequence, highest) = (cached.sequence, cached.highest_generation());
-            state.newest().state != State::Deleted
-                && (is_same || may_replace(current, cached.generation, sequence, highest))
-        };
+        let is_wanted = |state: &CachedState| state.newest().state != State::Deleted;
         let CachedGeneration { state, snapshot } = self.read_cached(name, is_wanted).await?;
-        progress.accept(&state.current);
+        accept_cached(progress, &state);
         progress
             .pace
             .record_source(snapshot.manifest().from_window().is_some());
-        let overlay = Overlay::over(snapshot.overlay(), Newer::Current(current));
+
+        let overlay = if is_stale {
+            snapshot.overlay().clone()
+        } else {
+            Overlay::over(snapshot.overlay(), Newer::Current(current))
+        };
         let snapshot = Arc::new(snapshot.with_overlay(overlay));
         self.serve(name, &snapshot);
         progress.report_first();
         Some(snapshot)
+    }
+
+    /// Records the newest cached record, also if there is no whole generation: an old copy of the
+    /// store may lack its erasures, or the deletion.
+    async fn see_cached(&self, name: &AudienceName, progress: &mut Progress) {
+        let Some(cache) = &self.cache else { return };
+        if progress.newest().is_none()
+            && let Some(newest) = cache.newest_record(name).await
+        {
+            progress.see(&newest);
+        }
     }
 
     /// The cached generation, for a pod that serves none while the store is unavailable.
@@ -51,23 +63,12 @@ impl Syncer {
     ) -> Option<Arc<Snapshot>> {
         let cached = self.read_cached(name, |_| true).await;
         progress.is_cache_unusable = cached.is_none();
-        let CachedGeneration {
-            state,
-            mut snapshot,
-        } = cached?;
-        let current = state.current;
-        progress.accept(&current);
-        // A later `CURRENT` was read, though its files cannot be: it restricts the cached
-        // generation.
-        let later = progress.live.as_ref().map(|live| &live.current);
-        if let Some(later) = later.filter(|later| later.sequence > current.sequence) {
-            let overlay = Overlay::over(snapshot.overlay(), Newer::Current(later));
-            snapshot = snapshot.with_overlay(overlay);
-        }
+        let CachedGeneration { state, snapshot } = cached?;
+        accept_cached(progress, &state);
         self.shared.telemetry.cache_start(name.as_str());
         tracing::warn!(
             audience = name.as_str(),
-            generation = current.generation,
+            generation = state.base.generation,
             "store unavailable: snapshot loaded from the cache"
         );
         Some(Arc::new(snapshot))
@@ -83,4 +84,13 @@ impl Syncer {
         let read = AssertUnwindSafe(loader.load_cached(name, is_wanted));
         read.catch_unwind().await.ok().flatten()
     }
+}
+
+/// Records that a cached state is served: no record before its newest one may be served from now
+/// on.
+fn accept_cached(progress: &mut Progress, state: &CachedState) {
+    for record in std::iter::once(&state.base).chain(&state.later) {
+        progress.see(record);
+    }
+    progress.accept(&state.base);
 }

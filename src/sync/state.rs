@@ -15,14 +15,14 @@ use super::memory::Memory;
 use super::pace;
 use super::progress::Progress;
 use super::shared::{Shared, SyncAlive};
+use super::stores::Stores;
 use crate::catalog::{ApiAccess, Audience, Catalog, CatalogParts, Serving};
 use crate::config::{CapConfig, LeasesConfig, SwapMode};
 use crate::platform::Platform;
 use crate::strategy::{Experiment, Strategy};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::headroom::Headroom;
-use rtad_core::snapshot::{AudienceName, Snapshot};
-use rtad_store::Store;
+use rtad_core::snapshot::{AudienceName, Snapshot, StagePlace};
 
 /// The configured content of a catalog, and the limits for loading it.
 #[derive(Debug, Clone)]
@@ -82,7 +82,9 @@ pub type SharedProgress = Arc<tokio::sync::Mutex<Progress>>;
 /// the catalog without an `await` in between are atomic.
 #[derive(Debug)]
 pub struct Syncer {
-    pub(super) store: Store,
+    pub(super) stores: Stores,
+    /// Name of the pod, which decides whether it takes a staged generation; `None` never takes one.
+    pod: Option<String>,
     pub(super) serving: Arc<Serving>,
     pub(super) shared: Shared,
     pub(super) cache: Option<Cache>,
@@ -94,8 +96,8 @@ pub struct Syncer {
 }
 
 impl Syncer {
-    /// A syncer over `store`, with a catalog of the plan's audiences, none of them loaded.
-    pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
+    /// A syncer over stores, with a catalog of the plan's audiences, none of them loaded.
+    pub fn new(stores: impl Into<Stores>, plan: CatalogPlan, shared: Shared) -> Self {
         let settings = Settings::from(&plan);
         let caps = shared.caps.serve(&plan.caps, plan.cap_leases.as_ref());
         let parts = CatalogParts {
@@ -110,7 +112,8 @@ impl Syncer {
         let catalog = Catalog::new(parts, &shared.telemetry);
 
         Self {
-            store,
+            stores: stores.into(),
+            pod: None,
             serving: Arc::new(Serving::from_pointee(catalog)),
             shared,
             cache: None,
@@ -121,13 +124,32 @@ impl Syncer {
         }
     }
 
+    /// Sets the name of the pod, by which it takes staged generations. Call it before
+    /// [`Self::with_cache`].
+    #[must_use]
+    pub fn with_pod(self, pod: String) -> Self {
+        Self {
+            pod: Some(pod),
+            ..self
+        }
+    }
+
+    /// The place of the pod in the order of an audience's stages.
+    pub(super) fn stage_place(&self, audience: &AudienceName) -> StagePlace {
+        match &self.pod {
+            Some(pod) => StagePlace::of(pod, audience),
+            None => StagePlace::LAST,
+        }
+    }
+
     /// Sets the cache folder, which keeps verified chunks for the next start.
     #[must_use]
     pub fn with_cache(self, folder: Option<PathBuf>) -> Self {
         let cache = folder.map(|folder| {
             Cache::new(
                 folder,
-                self.store.trust().clone(),
+                self.stores.trust().clone(),
+                self.pod.clone(),
                 Arc::clone(&self.shared.telemetry),
             )
         });
@@ -177,7 +199,7 @@ impl Syncer {
             ..
         } = self.settings();
         Loader {
-            store: &self.store,
+            stores: &self.stores,
             cache: self.cache.as_ref(),
             memory: &self.memory,
             telemetry: &self.shared.telemetry,

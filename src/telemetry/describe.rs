@@ -119,6 +119,10 @@ const GAUGES: &[(&str, &str)] = &[
         "1 while chunks of two generations are served",
     ),
     (
+        "rtad_snapshot_staged",
+        "1 while the served generation is staged: the other pods serve the live one",
+    ),
+    (
         "rtad_snapshot_fill_ratio",
         "Fraction of the filters' bits that are set; NaN for ribbon filters",
     ),

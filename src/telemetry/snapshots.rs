@@ -30,6 +30,7 @@ impl Telemetry {
             manifest.expected_fpr(),
             manifest.build().overlap.unwrap_or(f64::NAN),
             f64::from(u8::from(snapshot.is_mixed())),
+            f64::from(u8::from(snapshot.is_staged())),
             overlay.deltas().count() as f64,
             overlay
                 .appended_unix_seconds()
@@ -90,13 +91,13 @@ impl Telemetry {
 
     /// Sets the gauges of an audience that is not served to NaN.
     pub fn no_snapshot(&self, audience: &str) {
-        self.set_snapshot(audience, [f64::NAN; 12], [f64::NAN; 3], [f64::NAN; 3]);
+        self.set_snapshot(audience, [f64::NAN; 13], [f64::NAN; 3], [f64::NAN; 3]);
         self.gauge("rtad_tiers_missing", &[("audience", audience)])
             .set(f64::NAN);
     }
 
-    fn set_snapshot(&self, audience: &str, values: [f64; 12], fill: [f64; 3], keys: [f64; 3]) {
-        const NAMES: [&str; 12] = [
+    fn set_snapshot(&self, audience: &str, values: [f64; 13], fill: [f64; 3], keys: [f64; 3]) {
+        const NAMES: [&str; 13] = [
             "rtad_snapshot_generation",
             "rtad_snapshot_keys",
             "rtad_snapshot_size_bytes",
@@ -107,6 +108,7 @@ impl Telemetry {
             "rtad_snapshot_expected_fpr",
             "rtad_snapshot_overlap_ratio",
             "rtad_snapshot_mixed",
+            "rtad_snapshot_staged",
             "rtad_deltas",
             "rtad_delta_appended_timestamp_seconds",
         ];

@@ -40,6 +40,12 @@ fn key(number: u8) -> DeviceKey {
     DeviceKey::from_bytes(bytes)
 }
 
+/// The generations that a record names.
+fn kept_generations(current: &Current) -> Vec<u64> {
+    let entries = current.generations();
+    entries.iter().map(|entry| entry.generation).collect()
+}
+
 /// The pod: its sync and its cache.
 struct Pod {
     sync: Syncer,
@@ -220,7 +226,7 @@ impl World {
         let manifest = self
             .writer
             .store()
-            .manifest(&audience(), current)
+            .manifest(&audience(), &current.live_entry())
             .await
             .unwrap();
         let mut carried = [None; KEYS as usize];
@@ -287,7 +293,7 @@ impl World {
         let Some(current) = self.current().await else {
             return;
         };
-        let mut others = self.writer.store().generations(&audience()).await.unwrap();
+        let mut others = kept_generations(&current);
         others.retain(|number| *number != current.generation);
         if !others.is_empty() {
             self.roll_back_to(*to.get(&others)).await;
@@ -298,7 +304,7 @@ impl World {
         let Some(current) = self.current().await else {
             return;
         };
-        let mut older = self.writer.store().generations(&audience()).await.unwrap();
+        let mut older = kept_generations(&current);
         older.retain(|number| *number < current.generation);
         if older.is_empty() || !self.roll_back_to(*to.get(&older)).await {
             return;
@@ -345,8 +351,9 @@ impl World {
         };
         let collected = self.writer.collect(&audience(), retention, false).await;
         collected.unwrap_or_else(|error| panic!("{error:?}"));
-        self.model
-            .keep(&self.writer.store().generations(&audience()).await.unwrap());
+        if let Some(current) = self.current().await {
+            self.model.keep(&kept_generations(&current));
+        }
     }
 
     /// The pod answers from the model's present state after a whole poll. After a failed one, each
@@ -410,7 +417,8 @@ impl World {
 
     async fn read(&self, current: &Current) -> Snapshot {
         let store = self.writer.store();
-        let manifest = store.manifest(&audience(), current).await.unwrap();
+        let manifest = store.manifest(&audience(), &current.live_entry()).await;
+        let manifest = manifest.unwrap();
         let mut chunks = std::collections::BTreeMap::new();
         let arrived =
             |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));

@@ -11,7 +11,7 @@ use rtad::platform::tencent::{Device, RtaRequest, RtaResponse};
 use rtad_core::clock::now_unix_seconds;
 use serde_json::{Value, json};
 use testkit::client::{Client, metric_sum};
-use testkit::store::hex;
+use testkit::store::{hex, record_path};
 use testkit::wait_until;
 
 use crate::fixture::{FixtureServer, OLD_USERS, TestStore, key};
@@ -240,11 +240,8 @@ fn named_pipe_in_place_of_the_lock_delays_nothing() {
 #[test]
 fn named_pipes_in_place_of_cached_files_delay_no_start() {
     let cache = tempfile::tempdir().unwrap();
-    let pipes = [
-        "_caps/capped.cap",
-        "_caps/gone.cap",
-        "old_users/served.json",
-    ];
+    let record = format!("old_users/{}", record_path(1));
+    let pipes = ["_caps/capped.cap", "_caps/gone.cap", &record];
     for pipe in pipes.map(|name| cache.path().join(name)) {
         std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
         assert!(
@@ -259,7 +256,7 @@ fn named_pipes_in_place_of_cached_files_delay_no_start() {
     let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
     assert_eq!(decide_oaid(&mut server.connect(), 1), "+not_member");
     assert!(server.metrics().contains("rtad_cache_errors_total 1"));
-    let is_replaced = || cache.path().join("old_users/served.json").is_file();
+    let is_replaced = || cache.path().join(&record).is_file();
     wait_until("a snapshot from the store replaces the pipe", is_replaced);
 }
 

@@ -23,3 +23,4 @@ mod sync_deletion;
 mod sync_deltas;
 mod sync_faults;
 mod sync_lifecycle;
+mod sync_records;

@@ -119,7 +119,7 @@ fn slow_download_delays_no_kill_switch_no_erasure_and_no_other_audience() {
 }
 
 #[test]
-fn older_current_undoes_no_erasure_of_a_load_that_fails() {
+fn older_record_undoes_no_erasure_of_a_load_that_fails() {
     let site = Site::new();
     let mut server = site.start(None);
     let old = members(1);
@@ -129,14 +129,15 @@ fn older_current_undoes_no_erasure_of_a_load_that_fails() {
     wait_until("the load", || {
         site.web.requests("old_users/manifests/") > loads
     });
-    let before = site.depot.files(AUDIENCE)["CURRENT"].clone();
     site.depot
         .append(AUDIENCE, change(Change::entomb, &old[..1]));
     wait_until("the erasure", || {
         answer(&server, AUDIENCE, &old[0]) == Some(false)
     });
 
-    site.depot.put(AUDIENCE, "CURRENT", Some(&before));
+    // A copy that lags has no record of it.
+    let newest = site.depot.newest_record(AUDIENCE);
+    site.depot.put(AUDIENCE, &newest, None);
     site.web
         .misbehave(Fault::Status("404 Not Found", ""), "chunks/");
     wait_until("the load fails", || {
@@ -250,7 +251,7 @@ fn refused_generations_leave_no_layers() {
 fn appends_apply_to_the_served_generation_and_do_not_retry_a_corrupt_one() {
     let site = Site::new();
     let server = site.start(None);
-    site.web.misbehave(Fault::Gate, "CURRENT");
+    site.web.misbehave(Fault::Gate, "records/");
     site.depot.publish(AUDIENCE, &members(3), &Spec::small());
     let chunk = site.depot.manifest(AUDIENCE).chunks()[0].digest;
     let chunk = format!("chunks/{chunk}.chunk");
@@ -280,11 +281,12 @@ fn failed_cache_copy_keeps_the_last_whole_generation() {
     let site = Site::new();
     let cache = site.folder.path().join("cache");
     let server = site.start(Some(&cache));
-    site.web.misbehave(Fault::Gate, "CURRENT");
+    site.web.misbehave(Fault::Gate, "records/");
     site.depot.publish(AUDIENCE, &members(3), &Spec::small());
     // A directory where the copy belongs.
     let chunk = site.depot.manifest(AUDIENCE).chunks()[0].digest;
-    std::fs::create_dir(cache.join(AUDIENCE).join(format!("{chunk}.chunk"))).unwrap();
+    let copy = format!("chunks/{chunk}.chunk");
+    std::fs::create_dir(cache.join(AUDIENCE).join(copy)).unwrap();
     site.web.behave();
     wait_until("the next", || server.generation(AUDIENCE) == 2);
     drop(server);
@@ -303,7 +305,7 @@ fn reload_is_recorded_although_its_caller_hangs_up() {
         .reload(Err::<rtad::config::Config, _>("nonsense".to_owned()))
         .unwrap_err();
     assert_eq!(server.metric("rtad_config_last_reload_successful"), 0);
-    site.web.misbehave(Fault::Gate, "CURRENT");
+    site.web.misbehave(Fault::Gate, "records/");
     let text = format!("{CONFIG}[[strategy]]\nname = \"t\"\nexclude = [\"vip\"]\n");
     server.write_config(Ok(config(&site.web.url(), &text, NEVER)));
     {
@@ -337,7 +339,7 @@ fn reload_is_answered_during_loads() {
     site.web.misbehave(Fault::Gate, "chunks/");
     site.depot.publish(AUDIENCE, &members(3), &Spec::small());
     wait_until("the load", || {
-        site.web.requests("old_users/manifests/2.json") > 0
+        site.web.requests("old_users/manifests/2-") > 0
     });
     server.write_config(Ok(with(CONFIG)));
     assert_eq!(

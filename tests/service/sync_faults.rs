@@ -14,7 +14,7 @@ use rtad_store::write::Change;
 use serde_json::Value;
 
 use testkit::client::{Client, metric};
-use testkit::store::{Depot, Files, Spec, hex, keys};
+use testkit::store::{Depot, Files, Spec, hex, keys, manifest_path, record_path};
 use testkit::wait_until;
 
 use crate::server::{NEVER, Server, config};
@@ -31,6 +31,9 @@ struct Damage {
     name: String,
     /// Files by path below the audience's directory; `None` deletes.
     files: Vec<(String, Option<Vec<u8>>)>,
+    /// Whether a record is read that differs from the sound one: a pod takes no other record with
+    /// its number, so the next one repairs the damage.
+    is_other_record: bool,
     /// Value of the label `result`.
     result: &'static str,
     /// Part of the error, which starts with the file's path.
@@ -42,6 +45,7 @@ impl Damage {
         Self {
             name: name.into(),
             files: Vec::new(),
+            is_other_record: false,
             result,
             words: words.into(),
         }
@@ -57,7 +61,7 @@ impl Damage {
         self
     }
 
-    /// Replaces the manifest and updates `CURRENT`.
+    /// Has the record name another manifest.
     fn manifest(self, candidate: &Candidate, bytes: Vec<u8>) -> Self {
         let current = Current::new(
             candidate.current.sequence,
@@ -65,8 +69,16 @@ impl Damage {
             &bytes,
             None,
         );
-        self.file(&candidate.manifest_path(), bytes)
-            .file("CURRENT", current.to_bytes())
+        self.file(&manifest_path(&current.live_entry()), bytes)
+            .other_record(candidate, current.to_bytes())
+    }
+
+    fn other_record(self, candidate: &Candidate, bytes: impl Into<Vec<u8>>) -> Self {
+        let damage = self.file(&candidate.record_path(), bytes);
+        Self {
+            is_other_record: true,
+            ..damage
+        }
     }
 }
 
@@ -78,12 +90,45 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// What is live in a store.
+    fn of(depot: &Depot) -> Self {
+        Self {
+            current: depot.current(AUDIENCE).unwrap(),
+            manifest: depot.manifest(AUDIENCE),
+            sound: depot.files(AUDIENCE),
+        }
+    }
+
     const fn generation(&self) -> u64 {
         self.current.generation
     }
 
+    fn record_path(&self) -> String {
+        record_path(self.current.sequence)
+    }
+
+    /// The record's object.
+    fn record(&self) -> &[u8] {
+        &self.sound[&self.record_path()]
+    }
+
     fn manifest_path(&self) -> String {
-        format!("manifests/{}.json", self.generation())
+        manifest_path(&self.current.live_entry())
+    }
+
+    /// The path of the manifest of the generation before.
+    fn manifest_path_before(&self) -> String {
+        let before = self.current.entry(self.generation() - 1);
+        manifest_path(&before.unwrap())
+    }
+
+    /// Writes its files into a store, but not the record that names them.
+    fn put_unnamed(&self, depot: &Depot) {
+        for (path, bytes) in &self.sound {
+            if !path.starts_with("records/") && path != "LATEST" {
+                depot.put(AUDIENCE, path, Some(bytes));
+            }
+        }
     }
 
     fn manifest_json(&self) -> Value {
@@ -91,7 +136,7 @@ impl Candidate {
     }
 
     fn current_json(&self) -> Value {
-        serde_json::from_slice(&self.sound["CURRENT"]).unwrap()
+        serde_json::from_slice(self.record()).unwrap()
     }
 
     fn chunk_path(&self, index: usize) -> String {
@@ -145,12 +190,7 @@ impl Bench {
             self.depot.publish(AUDIENCE, set, &Spec::small()),
             generation
         );
-        let current = self.depot.current(AUDIENCE).unwrap();
-        Candidate {
-            current,
-            manifest: self.depot.manifest(AUDIENCE),
-            sound: self.depot.files(AUDIENCE),
-        }
+        Candidate::of(&self.depot)
     }
 
     /// Asserts the answers of this generation, and that the pod is ready.
@@ -242,7 +282,12 @@ impl Bench {
                 break;
             };
             self.rejects(&candidate, &damage);
-            self.accepts(&candidate, &damage.name);
+            let repaired = if damage.is_other_record {
+                self.publish()
+            } else {
+                candidate
+            };
+            self.accepts(&repaired, &damage.name);
             index += 1;
         }
         assert!(index > 0, "there are damages");
@@ -261,30 +306,19 @@ fn pod_recovers_by_polling() {
     let mut bench =
         Bench::with(|config| config.store.poll_interval = std::time::Duration::from_millis(100));
     let (depot, sets) = (&bench.depot, bench.sets.clone());
-    // Published damaged, as by a store that loses bytes: all files before CURRENT.
+    // Published damaged, as by a store that loses bytes: all files before the record.
     let candidate = {
         let other = Depot::new();
         other.publish(AUDIENCE, &sets[0], &Spec::small());
         other.publish(AUDIENCE, &sets[1], &Spec::small());
-        let current = other.current(AUDIENCE).unwrap();
-        Candidate {
-            current,
-            manifest: other.manifest(AUDIENCE),
-            sound: other.files(AUDIENCE),
-        }
+        Candidate::of(&other)
     };
     let damaged = candidate.chunk_path(0);
     let mut bytes = candidate.chunk(0).to_vec();
     *bytes.last_mut().unwrap() ^= 1;
-    for (path, sound) in candidate
-        .sound
-        .iter()
-        .filter(|(path, _)| *path != "CURRENT")
-    {
-        let bytes = if *path == damaged { &bytes } else { sound };
-        depot.put(AUDIENCE, path, Some(bytes));
-    }
-    depot.put(AUDIENCE, "CURRENT", Some(&candidate.sound["CURRENT"]));
+    candidate.put_unnamed(depot);
+    depot.put(AUDIENCE, &damaged, Some(&bytes));
+    depot.put(AUDIENCE, &candidate.record_path(), Some(candidate.record()));
     wait_until("the damage is noticed", || {
         bench.server.sync_count(AUDIENCE, "digest") >= 3
     });

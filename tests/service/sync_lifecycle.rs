@@ -7,10 +7,11 @@ use rtad::config::Config;
 use rtad::sync::Syncer;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::Current;
 use rtad_store::Store;
 use serde_json::Value;
 use testkit::client::{Client, metric};
-use testkit::store::{Depot, Spec, hex, keys};
+use testkit::store::{Depot, Spec, hex, keys, manifest_path, record_path};
 use testkit::wait_until;
 
 use crate::server::{NEVER, Served, Server, config, filter_addresses};
@@ -134,18 +135,19 @@ fn pod_starts_with_a_damaged_store_and_loads_the_repair() {
         .find(|path| path.starts_with("chunks/"))
         .unwrap();
     let half = &sound[chunk][..sound[chunk].len() / 2];
+    let (record, manifest) = (record_path(1), depot.live_manifest(AUDIENCE));
     for (path, bytes, result, words) in [
         (
-            "CURRENT",
+            &record,
             &b"<html>"[..],
             "format",
-            "old_users/CURRENT: is not valid in version 1",
+            "old_users/records/00000000000000000001.json: is not valid in version 1",
         ),
         (
-            "manifests/1.json",
+            &manifest,
             &b"{}"[..],
             "truncated",
-            "old_users/manifests/1.json: has 2 bytes, expected ",
+            ".json: has 2 bytes, expected ",
         ),
         (chunk, half, "truncated", ".chunk: has "),
     ] {
@@ -314,17 +316,17 @@ fn expired_generation_is_not_loaded() {
 fn rejected_manifest_is_retried_with_backoff_and_a_new_one_at_once() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());
-    let sound = depot.files(AUDIENCE);
     let mut server = Server::start(config(depot.url(), CONFIG, OFTEN));
+    let rejected = Current::new(2, 2, &[b' '; 1000], None);
+    let manifest = manifest_path(&rejected.live_entry());
     // The manifest grows before each poll: the size in the error shows when it was last read.
     let grow = |server: &mut Server| {
         let length = server.sync_count(AUDIENCE, "truncated") as usize + 1;
-        depot.put(AUDIENCE, "manifests/2.json", Some(&vec![b' '; length]));
+        depot.put(AUDIENCE, &manifest, Some(&vec![b' '; length]));
         length
     };
     grow(&mut server);
-    let current = rtad_core::snapshot::Current::new(2, 2, &[b' '; 1000], None);
-    depot.put(AUDIENCE, "CURRENT", Some(&current.to_bytes()));
+    depot.put(AUDIENCE, &record_path(2), Some(&rejected.to_bytes()));
     let mut read = std::collections::BTreeSet::new();
     while grow(&mut server) <= 20 {
         read.insert(server.last_sync(AUDIENCE).1);
@@ -335,44 +337,42 @@ fn rejected_manifest_is_retried_with_backoff_and_a_new_one_at_once() {
     assert!((2..=5).contains(&read.len()), "{read:?}");
     assert!(
         read.iter()
-            .all(|error| error.starts_with("old_users/manifests/2.json: has ")),
+            .all(|error| error.starts_with("old_users/manifests/2-") && error.contains(": has ")),
         "{read:?}"
     );
     assert_members(&mut server.connect(), &members(1));
 
-    // Backoff of fifteen polls. The new publish is another one, although CURRENT was restored and
-    // so has the same sequence.
-    depot.put(AUDIENCE, "CURRENT", Some(&sound["CURRENT"]));
-    let rejected = server.sync_count(AUDIENCE, "truncated");
+    // Backoff of fifteen polls. The new publish is another one.
     assert_eq!(depot.publish(AUDIENCE, &members(3), &Spec::small()), 3);
-    assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 2);
+    let rejected = server.sync_count(AUDIENCE, "truncated");
     wait_until("the new generation", || server.generation(AUDIENCE) == 3);
     // A poll may have been in progress.
     assert!(server.sync_count(AUDIENCE, "truncated") <= rejected + 1);
 }
 
 #[test]
-fn lost_current_is_restored_by_the_next_publish() {
+fn lost_records_are_restored_by_the_next_publish() {
     let depot = Depot::new();
     for seed in 1..=3 {
         depot.publish(AUDIENCE, &members(seed), &Spec::small());
     }
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
-    depot.put(AUDIENCE, "CURRENT", None);
+    depot.lose_records(AUDIENCE);
     server.poll();
     assert_eq!(
         (server.generation(AUDIENCE), server.last_sync(AUDIENCE).0),
         (3, "not_found".to_owned())
     );
 
-    // The sequence restarts; generations continue, and the pod follows.
+    // Numbers continue after the hint, and the pod follows.
     assert_eq!(depot.publish(AUDIENCE, &members(4), &Spec::small()), 4);
-    assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 1);
+    assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 4);
     server.poll();
     assert_eq!(server.generation(AUDIENCE), 4);
-    depot.roll_back(AUDIENCE, 2);
+    depot.publish(AUDIENCE, &members(5), &Spec::small());
+    depot.roll_back(AUDIENCE, 4);
     server.poll();
-    assert_eq!(server.generation(AUDIENCE), 2);
+    assert_eq!(server.generation(AUDIENCE), 4);
 }
 
 #[test]

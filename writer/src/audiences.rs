@@ -104,7 +104,7 @@ async fn info_of(
         if current.state == AudienceState::Deleted {
             return Ok(Some(AudienceInfo::of(audience, current, None)));
         }
-        match store.manifest(audience, current).await {
+        match store.manifest(audience, &current.live_entry()).await {
             Ok(manifest) => {
                 return Ok(Some(AudienceInfo::of(audience, current, Some(&manifest))));
             }

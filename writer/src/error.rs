@@ -225,13 +225,13 @@ impl ApiError {
                 StatusCode::CONFLICT,
                 "busy",
                 "Audience busy",
-                "a build, a gc or a deletion is running on it; retry when it has finished",
+                "a build or a deletion is running on it; retry when it has finished",
             ),
             Self::Contended => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "contended",
                 "Other writers were faster",
-                "other writers replaced CURRENT each time; nothing was changed",
+                "other writers created the next record each time; nothing was changed",
             ),
             Self::Store => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_cli::{SignArgs, Signer, TrustArgs, UnsignedArgs};
+use rtad_cli::{SignArgs, Signer, TrustArgs};
 use rtad_core::device::KeyMaker;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
@@ -65,8 +65,6 @@ pub struct ServeArgs {
     trust: TrustArgs,
     #[command(flatten)]
     sign: SignArgs,
-    #[command(flatten)]
-    unsigned: UnsignedArgs,
     /// File of event windows and of audiences that follow them (TOML)
     #[arg(long, value_name = "FILE", env = "RTAD_WRITER_CONFIG")]
     config: Option<PathBuf>,
@@ -189,10 +187,7 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
         return Err(ServeError::TakeOver { name: name.clone() }.into());
     }
     let store = args.trust.applied_to(Store::open(&args.store)?)?;
-    let allow_unsigned = args.unsigned.allow_unsigned;
-    let (store, signer) = args
-        .sign
-        .reloadable_writer(store, &args.trust, allow_unsigned)?;
+    let (store, signer) = args.sign.reloadable_writer(store, &args.trust)?;
     init_logging(args.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

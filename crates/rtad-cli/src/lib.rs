@@ -20,6 +20,6 @@ mod sign_args;
 mod signer;
 mod trust_args;
 
-pub use sign_args::{SignArgs, UnsignedArgs};
+pub use sign_args::SignArgs;
 pub use signer::Signer;
 pub use trust_args::{PublicKeysError, TrustArgs};

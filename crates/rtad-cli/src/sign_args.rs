@@ -1,4 +1,4 @@
-//! `--sign-key` and `--allow-unsigned`: opens a store for writing, with the signer of manifests.
+//! `--sign-key`: opens a store for writing, with the signer of records.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,21 +16,10 @@ use crate::trust_args::TrustArgs;
 /// `--sign-key`.
 #[derive(Debug, Args)]
 pub struct SignArgs {
-    /// Sign the publication with this minisign secret key; the password of a protected key is read
-    /// from the environment variable RTAD_SIGN_PASSWORD
+    /// Sign with this minisign secret key, as every write to a signed audience must be; the password
+    /// of a protected key is read from the environment variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
-}
-
-/// `--allow-unsigned`.
-#[derive(Debug, Args)]
-pub struct UnsignedArgs {
-    /// Without --sign-key: write unsigned files over a signed generation, or roll back to an
-    /// unsigned one, although pods with public keys refuse both. With --sign-key and without
-    /// --public-key: sign also the content of files that this key has not signed, as at the first
-    /// signed build
-    #[arg(long)]
-    pub allow_unsigned: bool,
 }
 
 /// `--public-key` without `--sign-key`.
@@ -48,20 +37,14 @@ impl CommandFailure for Unsigned {
 }
 
 impl SignArgs {
-    /// Opens the store for writing. Unless it is allowed, a signer without public keys reads only
-    /// files that it has signed: it would sign the content of others, such as a delta by an
-    /// intruder, in its own name.
+    /// Opens the store for writing. A signer without public keys reads only records that it has
+    /// signed: it would sign the content of others, such as a delta by an intruder, in its own name.
     ///
     /// # Errors
     ///
     /// If the store is read-only, the signer is not usable, or there are only public keys.
-    pub fn writer(
-        &self,
-        store: Store,
-        trust: &TrustArgs,
-        allow_unsigned: bool,
-    ) -> Result<StoreWriter, CommandError> {
-        let (writer, _) = self.reloadable_writer(store, trust, allow_unsigned)?;
+    pub fn writer(&self, store: Store, trust: &TrustArgs) -> Result<StoreWriter, CommandError> {
+        let (writer, _) = self.reloadable_writer(store, trust)?;
         Ok(writer)
     }
 
@@ -74,50 +57,40 @@ impl SignArgs {
         &self,
         store: Store,
         trust: &TrustArgs,
-        allow_unsigned: bool,
     ) -> Result<(StoreWriter, Option<Arc<Signer>>), CommandError> {
         if self.sign_key.is_none() && trust.is_given() {
             return Err(Unsigned.into());
         }
-        self.any_writer(store, allow_unsigned)
+        self.any_writer(store)
     }
 
     /// As [`Self::writer`]; allows `--public-key` without `--sign-key`, for commands that rarely
-    /// sign.
+    /// write a record.
     ///
     /// # Errors
     ///
     /// Those of [`Self::writer`].
-    pub fn writer_or_plain(
-        &self,
-        store: Store,
-        allow_unsigned: bool,
-    ) -> Result<StoreWriter, CommandError> {
-        let (writer, _) = self.any_writer(store, allow_unsigned)?;
+    pub fn writer_or_plain(&self, store: Store) -> Result<StoreWriter, CommandError> {
+        let (writer, _) = self.any_writer(store)?;
         Ok(writer)
     }
 
     /// The signer is checked against the store's public keys now, not after an hour of reading.
     fn any_writer(
         &self,
-        store: Store,
-        allow_unsigned: bool,
+        mut store: Store,
     ) -> Result<(StoreWriter, Option<Arc<Signer>>), CommandError> {
         let Some(key) = &self.sign_key else {
-            let writer = StoreWriter::new(store)?.refusing_unsigned(!allow_unsigned);
-            return Ok((writer, None));
+            return Ok((StoreWriter::new(store)?, None));
         };
         let signer = Signer::read(key)?;
         check_signer(&*signer, store.trust())?;
-        let store = if store.trust().is_required() || allow_unsigned {
-            store
-        } else {
-            store.with_trust(Trust::of_signer(signer.public_key()))
-        };
+        if !store.trust().is_required() {
+            store = store.with_trust(Trust::of_signer(signer.public_key()));
+        }
 
-        let writer = StoreWriter::new(store)?
-            .with_signer(Some(Arc::clone(&signer) as Arc<dyn Sign>))
-            .refusing_unsigned(!allow_unsigned);
+        let writer =
+            StoreWriter::new(store)?.with_signer(Some(Arc::clone(&signer) as Arc<dyn Sign>));
         Ok((writer, Some(signer)))
     }
 }

@@ -1,4 +1,4 @@
-//! Secret minisign key that signs manifests.
+//! Secret minisign key that signs records.
 //!
 //! Read from a file that `minisign -G` wrote. The password of a protected key comes from the
 //! environment, because every process can read a command line. No message or `Debug` shows either.

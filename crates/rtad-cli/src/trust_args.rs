@@ -1,4 +1,4 @@
-//! `--public-key`: minisign keys that a store's manifests must be signed with.
+//! `--public-key`: minisign keys that a store's records must be signed with.
 
 use clap::Args;
 
@@ -10,7 +10,7 @@ use crate::shown::shown;
 /// `--public-key`, repeatable.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// Accept only manifests signed by this minisign key, or by a key of this file, as a pod with
+    /// Accept only records signed by this minisign key, or by a key of this file, as a pod with
     /// this key in its config does; repeatable, one valid signature is enough
     // Parsed after clap, which would repeat a refused value: it may be the secret key.
     #[arg(long = "public-key", value_name = "KEY|FILE")]

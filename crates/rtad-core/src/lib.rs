@@ -17,7 +17,7 @@
 //! | [`headroom`] | memory left under the container's limit |
 //! | [`memory`] | page-aligned memory for filters |
 //! | [`filter`] | Bloom filter kinds, their sizing and probes |
-//! | [`snapshot`] | manifest, chunk, delta and `CURRENT` files, and a snapshot in memory |
+//! | [`snapshot`] | manifest, chunk, delta and the record files, and a snapshot in memory |
 //!
 //! Each module uses only those above it in the table. The crate has no sockets, threads, runtime or
 //! configuration: input is slices, output is vectors. Only [`files`] and [`headroom`] use files.

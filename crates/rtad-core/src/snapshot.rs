@@ -1,8 +1,8 @@
 //! Snapshot: the files of one audience at one generation, and their form in memory.
 //!
 //! ```text
-//! CURRENT ──names──▶ manifest ──names──▶ chunk, chunk, chunk …    each by size and SHA-256
-//!    └─────names──▶ delta, delta …
+//! record ──names──▶ manifest ──names──▶ chunk, chunk, chunk …    each by size and SHA-256
+//!    └────names──▶ delta, delta …
 //! ```
 //!
 //! * [`Manifest`]: the chunks of a generation and the filters' parameters.
@@ -38,12 +38,14 @@ pub use builder::{
 pub use chunk::{
     Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, ChunkShard, ChunkVerifier,
 };
-pub use current::{Current, State, Validity};
+pub use current::{
+    Current, GenerationEntry, MAX_KEPT_GENERATIONS, StagePlace, Staged, State, Validity,
+};
 pub use delta::{
     BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys,
 };
 pub use filter_stats::{FilterCheck, FilterStats};
-pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
+pub use json::{MAX_MANIFEST_BYTES, MAX_RECORD_BYTES, ManifestError};
 pub use lineage::{BuildReport, InputRecord, Lineage};
 pub use manifest::{FillRatio, Folded, GenerationFacts, Manifest};
 pub use name::{AudienceName, Digest, NameError};
@@ -147,6 +149,11 @@ impl Snapshot {
     /// The deltas, which take precedence over the filters.
     pub const fn overlay(&self) -> &Overlay {
         &self.overlay
+    }
+
+    /// Whether its generation is served by a share of the pods only.
+    pub fn is_staged(&self) -> bool {
+        self.overlay.staged_generation() == Some(self.manifest.generation())
     }
 
     /// The manifest.

@@ -28,7 +28,7 @@ pub(crate) enum Backend {
         objects: Arc<dyn ObjectStore>,
         url: String,
         access: Access,
-        /// Set once the server is known to honor conditional puts (`write/probe.rs`).
+        /// Set once the server is known to honor the condition of a create (`records.rs`).
         conditions: Arc<OnceCell<()>>,
     },
 }
@@ -85,7 +85,7 @@ impl Backend {
         })
     }
 
-    /// An object store that takes conditional puts.
+    /// An object store that creates objects conditionally.
     pub(crate) fn over(objects: Arc<dyn ObjectStore>, url: &str) -> Self {
         Self::Objects {
             objects,
@@ -102,7 +102,7 @@ impl Backend {
         }
     }
 
-    /// Whether this is a directory: written under locks, without conditional puts.
+    /// Whether this is a directory.
     pub(crate) const fn is_directory(&self) -> bool {
         matches!(self, Self::Directory(_))
     }
@@ -230,7 +230,7 @@ mod tests {
         let Backend::Directory(directory) = &backend else {
             panic!("not a directory")
         };
-        let path = Path::from("old_users/CURRENT");
+        let path = Path::from("old_users/LATEST");
         runtime.block_on(async {
             // A probe that does not return keeps its permit.
             let hung = Arc::clone(&directory.probe).acquire_owned().await.unwrap();

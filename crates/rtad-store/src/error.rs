@@ -62,24 +62,25 @@ pub enum StoreError {
         /// The directory.
         root: std::path::PathBuf,
     },
-    /// Work on an audience whose deltas are named by no `CURRENT`.
+    /// Work on an audience whose deltas are named by no record.
     #[error(
-        "{audience}/CURRENT is missing, and the files in {audience}/deltas have appends, removals \
-         or erasures: restore CURRENT; or give them up by build --max-change any, or by moving that \
-         folder away"
+        "{audience}/records is empty, and the files in {audience}/deltas have appends, removals or \
+         erasures: restore the records; or give them up by build --max-change any, or by moving \
+         that folder away"
     )]
-    LostCurrent {
+    LostRecords {
         /// The audience.
         audience: AudienceName,
     },
-    /// The server does not honor the conditions of puts.
-    #[error("store {url:?} has no conditional puts, so writers would overwrite each other")]
+    /// The server ignores the condition of a create.
+    #[error(
+        "store {url:?} created an object twice that may be created once, so writers would overwrite \
+         each other: use a server that refuses this, and a bucket without versions where versions \
+         lift the condition"
+    )]
     Conditions {
         /// The URL as it was given.
         url: String,
-        /// The fault.
-        #[source]
-        source: ConditionError,
     },
     /// There is no such object.
     #[error("{path} does not exist")]
@@ -98,7 +99,7 @@ pub enum StoreError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A `CURRENT` or manifest is refused.
+    /// A record or manifest is refused.
     #[error("{path}")]
     Manifest {
         /// Its path in the store.
@@ -116,17 +117,14 @@ pub enum StoreError {
         #[source]
         source: SignatureError,
     },
-    /// An unsigned write over a signed generation.
+    /// An unsigned change of a signed audience.
     #[error(
-        "{audience}: generation {generation} is signed, and pods with public keys refuse \
-         unsigned changes to it; nothing was changed; --sign-key signs them; a build or a \
-         rollback with --allow-unsigned makes the audience unsigned"
+        "{audience} is signed, and pods with public keys refuse unsigned changes to it; nothing \
+         was changed; sign them with --sign-key"
     )]
     Unsigned {
         /// The audience.
         audience: AudienceName,
-        /// The generation that is live, or would be.
-        generation: u64,
     },
     /// A file could not be signed.
     #[error("could not sign {path}")]
@@ -155,7 +153,7 @@ pub enum StoreError {
         #[source]
         source: DeltaError,
     },
-    /// A window's checkpoint or its `CURRENT` is refused.
+    /// A window's checkpoint or its record is refused.
     #[error("{path}: {what}")]
     Checkpoint {
         /// Its path in the store.
@@ -194,6 +192,14 @@ pub enum StoreError {
         audience: AudienceName,
         /// Their number after the change.
         keys: u64,
+    },
+    /// There is no staged generation, or nothing to stage it beside.
+    #[error("{audience}: {reason}; nothing was changed")]
+    NothingStaged {
+        /// The audience.
+        audience: AudienceName,
+        /// The reason.
+        reason: &'static str,
     },
     /// The audience was disabled or deleted.
     #[error("{audience} is {}; nothing was changed", state.as_str())]
@@ -240,7 +246,7 @@ impl StoreError {
             | Self::Open { .. }
             | Self::ReadOnly { .. }
             | Self::NoListing { .. }
-            | Self::LostCurrent { .. }
+            | Self::LostRecords { .. }
             | Self::Conditions { .. }
             | Self::NoDirectory { .. }
             | Self::LostMount { .. }
@@ -250,6 +256,7 @@ impl StoreError {
             | Self::TooManyDeltas { .. }
             | Self::TooManyTombstones { .. }
             | Self::NotLive { .. }
+            | Self::NothingStaged { .. }
             | Self::Local { .. }
             | Self::Conflict { .. } => "store",
             Self::Replaced { .. } | Self::Checkpoint { .. } => Fault::Digest.as_str(),
@@ -301,6 +308,22 @@ impl StoreError {
         }
     }
 
+    /// The same error; of a 403 it says that it may stand for a record that does not exist yet.
+    pub(crate) fn for_next_record(self) -> Self {
+        match self {
+            Self::Backend {
+                action,
+                path,
+                source,
+            } if is_forbidden(&*source) => Self::Backend {
+                action,
+                path,
+                source: Box::new(Unlisted { source }),
+            },
+            error => error,
+        }
+    }
+
     pub(crate) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
         match source {
             object_store::Error::NotFound { .. } => Self::NotFound {
@@ -326,27 +349,6 @@ impl StoreError {
     }
 }
 
-/// A condition of a put that a server does not honor.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ConditionError {
-    /// An object was put twice with `If-None-Match: *`.
-    #[error("If-None-Match: * on an existing object: expected a refusal, found a success")]
-    CreateIgnored,
-    /// An object was replaced although its tag had changed.
-    #[error("If-Match with an old ETag: expected a refusal, found a success")]
-    UpdateIgnored,
-    /// An object was not replaced although its tag had not changed.
-    #[error(
-        "If-Match with the object's own ETag {e_tag}: expected a success, found a refusal; a weak \
-         ETag (W/\"…\", as of a proxy that compresses) never matches"
-    )]
-    UpdateRefused {
-        /// The tag.
-        e_tag: String,
-    },
-}
-
 /// Credentials are neither in the environment nor at the cloud's metadata service, which is asked
 /// last.
 #[derive(Debug, thiserror::Error)]
@@ -357,6 +359,23 @@ pub enum ConditionError {
 )]
 struct NoCredentials {
     source: object_store::Error,
+}
+
+/// A record that may not exist yet is answered with 403.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a record that does not exist must be answered with 404; many buckets answer 403 unless the \
+     reader may list them (s3:ListBucket)"
+)]
+struct Unlisted {
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(object_store::Error::PermissionDenied { .. })
+    )
 }
 
 /// Whether a request for credentials failed, by the addresses of the clouds' metadata services.

@@ -15,7 +15,7 @@
 //!
 //! | module | job | uses, of this crate |
 //! |---|---|---|
-//! | `layout` | paths and names of files | |
+//! | [`layout`] | paths and names of files | |
 //! | `blocking` | work off the runtime's threads | |
 //! | `url` | URLs of stores and objects | |
 //! | `trust` | public keys, and checking signatures | `layout` |
@@ -26,7 +26,7 @@
 //! | `download` | resuming reads of one object | `client`, `error` |
 //! | [`object`] | remote objects that are not part of a store | `url`, `error`, `remote`, `download` |
 //! | [`folder`] | whole files that are not part of a store | `url`, `error`, `backend` |
-//! | `read` | for pods and loaders: `CURRENT`, manifests, chunks, deltas | all above but `object` and `folder` |
+//! | `records`, `read` | for pods and loaders: records, manifests, chunks, deltas | all above but `object` and `folder` |
 //! | [`mod@write`] | for loaders: publish, append, roll back, gc, delete | all above but `object` and `folder` |
 //!
 //! Each module uses only modules above it, and so does each file inside `read` and `write`.
@@ -37,19 +37,21 @@ mod client;
 mod download;
 mod error;
 pub mod folder;
-mod layout;
+pub mod layout;
 pub mod object;
 mod read;
+mod records;
 mod remote;
 mod trust;
 mod url;
 pub mod write;
 
 pub use download::STALL_TIMEOUT;
-pub use error::{ConditionError, StoreError};
+pub use error::StoreError;
 pub use read::{ByteSink, Live, Store};
+pub use records::MAX_OBJECT_BYTES as MAX_RECORD_OBJECT_BYTES;
 pub use trust::{
-    ACCEPTED_KEYS, MAX_SIGNATURE_BYTES, PublicKey, PublicKeyError, SignatureError, Signed, Trust,
+    ACCEPTED_KEYS, MAX_SIGNATURE_BYTES, PublicKey, PublicKeyError, SignatureError, Trust,
 };
 pub use url::{ACCEPTED_URLS, UrlError, redacted};
 

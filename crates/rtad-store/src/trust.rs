@@ -1,18 +1,17 @@
-//! Trust: verification of the signatures of manifests and deltas. No I/O.
+//! Trust: verification of the signatures of records. No I/O.
 //!
-//! The signature of a file is `{file}.minisig`, as the tool `minisign` writes it (prehashed, its
-//! default). Its trusted comment is `rtad {path}`, with the file's path in the store. So a file
-//! signed for one path is refused at any other: another audience's manifest, or an older one under
-//! a newer number.
+//! The signature of a record's content follows it in the same object, as the tool `minisign` writes
+//! it (prehashed, its default). Its trusted comment is `rtad {path}`, with the record's path in the
+//! store. So a record signed for one path is refused at any other: another audience, or an older
+//! state under a newer number.
 //!
-//! * The signature is written first: a reader that sees the file sees its signature.
-//! * A store with public keys verifies a file before it is parsed (`read/signed.rs`). Any one key
-//!   is enough, so keys can be rotated. A store without keys reads no signature.
+//! * A reader with public keys takes only records that one of them has signed; one is enough, so
+//!   keys can be rotated. A reader without keys reads no signature.
+//! * All other files are named by a record, or by each other, by SHA-256.
 //! * Signatures are made by the caller of the write side ([`crate::write::Sign`]).
 //!
-//! `CURRENT` is not signed: it is replaced by conditional puts, and names its manifest by a digest.
-//! An intruder with write access can therefore choose among signed, unexpired generations and leave
-//! out deltas, but cannot add a device or change a filter.
+//! An intruder with write access to the store can therefore change nothing that a pod takes. It can
+//! withhold what is new, and stop writers, by a record of its own.
 
 mod key;
 
@@ -23,20 +22,8 @@ use object_store::path::Path;
 
 pub use key::{ACCEPTED_KEYS, PublicKey, PublicKeyError};
 
-use super::layout::{delta_path, manifest_path};
-use rtad_core::snapshot::{AudienceName, DeltaEntry};
-
 /// Largest signature file; rtad's have about 350 bytes.
 pub const MAX_SIGNATURE_BYTES: u64 = 4096;
-
-/// A file as it was read, with its signature.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signed {
-    /// The file's bytes.
-    pub bytes: Vec<u8>,
-    /// The signature's bytes; `None` if there is none, or none is required.
-    pub signature: Option<Vec<u8>>,
-}
 
 /// The accepted public keys. Cheap to clone. The default has no keys and requires no signature.
 #[derive(Debug, Clone, Default)]
@@ -68,43 +55,7 @@ impl Trust {
         !self.keys.is_empty()
     }
 
-    /// Verifies a manifest's signature. Costs a hash of the bytes and about 0.1 ms.
-    ///
-    /// # Errors
-    ///
-    /// [`SignatureError`], unless no signature is required.
-    pub fn check_manifest(
-        &self,
-        audience: &AudienceName,
-        generation: u64,
-        manifest: &Signed,
-    ) -> Result<(), SignatureError> {
-        self.check(
-            &manifest_path(audience, generation),
-            &manifest.bytes,
-            manifest.signature.as_deref(),
-        )
-    }
-
-    /// Verifies a delta's signature.
-    ///
-    /// # Errors
-    ///
-    /// [`SignatureError`], unless no signature is required.
-    pub fn check_delta(
-        &self,
-        audience: &AudienceName,
-        entry: &DeltaEntry,
-        delta: &Signed,
-    ) -> Result<(), SignatureError> {
-        self.check(
-            &delta_path(audience, entry),
-            &delta.bytes,
-            delta.signature.as_deref(),
-        )
-    }
-
-    /// Verifies the signature of a file at `path`.
+    /// Verifies the signature of a record at `path`. Costs a hash of the bytes and about 0.1 ms.
     pub(crate) fn check(
         &self,
         path: &Path,
@@ -171,16 +122,11 @@ pub fn trusted_comment(path: &Path) -> String {
 pub enum SignatureError {
     /// There is no signature.
     #[error(
-        "is not signed, and public keys are configured: publish with `rtad-loader build --sign-key`"
+        "is not signed, and public keys are configured: whoever writes to a signed audience needs \
+         --sign-key; to begin signing, publish to a new audience"
     )]
     Missing,
-    /// The signature's file is too large.
-    #[error("its signature has more than {limit} bytes")]
-    TooLarge {
-        /// The limit.
-        limit: u64,
-    },
-    /// The file is not a minisign signature.
+    /// What follows the record is no minisign signature.
     #[error("its signature is malformed: expected a minisign signature")]
     Malformed,
     /// Signed as minisign did by default before version 0.10.
@@ -191,8 +137,9 @@ pub enum SignatureError {
     UnknownKey,
     /// The signer's own key is the only one accepted, and has not signed it.
     #[error(
-        "is not signed by the key of --sign-key, which must not sign it unread: name the keys that \
-         may have signed it with --public-key; `build --allow-unsigned` signs it as it is"
+        "is not signed by the key of --sign-key, which must not sign the content of others: name \
+         the keys that may have signed it with --public-key; to begin signing, publish to a new \
+         audience"
     )]
     NotBySigner,
     /// The file, the signature or the trusted comment was changed.

@@ -1,10 +1,11 @@
-//! A store in memory that loses answers to writes, fails reads of chunks, and shows aged files.
+//! A store in memory that loses or delays writes, fails reads of chunks, and shows aged files.
 //! Each request yields once, so that tests can interleave tasks.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -18,9 +19,6 @@ use object_store::{
     ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-/// Apparent age of aged files.
-const AGE: Duration = Duration::from_secs(2 * 3600);
-
 /// The fate of the answer to a successful write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostAnswer {
@@ -33,49 +31,50 @@ pub enum LostAnswer {
 /// Writes whose answers are lost.
 #[derive(Debug, Clone, Copy)]
 struct Lost {
-    suffix: &'static str,
+    part: &'static str,
     answer: LostAnswer,
     is_once: bool,
 }
 
-/// A condition of puts that the server ignores, or cannot fulfill.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConditionFault {
-    /// `If-None-Match` is ignored.
-    CreateIgnored,
-    /// `If-Match` is ignored.
-    UpdateIgnored,
-    /// No ETag matches: all are weak.
-    UpdateRefused,
+/// A write that arrives after its error was reported.
+#[derive(Debug)]
+struct LatePut {
+    path: Path,
+    payload: PutPayload,
+    options: PutOptions,
 }
 
 /// A store in memory with injected faults.
 #[derive(Debug, Default)]
 pub struct FaultyStore {
     inner: InMemory,
-    aged: Mutex<HashSet<Path>>,
+    ages: Mutex<HashMap<Path, Duration>>,
     /// How far the store's clock is ahead of this host's.
     ahead: Mutex<Duration>,
     lost: Mutex<Option<Lost>>,
     /// A folder, and the number of its reads until they fail.
     reads: Mutex<Option<(&'static str, usize)>>,
-    condition_fault: Mutex<Option<ConditionFault>>,
+    /// Whether a create overwrites.
+    ignores_conditions: AtomicBool,
+    /// Part of the path of the next write that is delayed.
+    delays: Mutex<Option<&'static str>>,
+    late: Mutex<Option<LatePut>>,
 }
 
 impl FaultyStore {
-    /// Loses the answers to all writes of paths with this suffix.
-    pub fn lose_answers(&self, suffix: &'static str, answer: LostAnswer) {
+    /// Loses the answers to all writes of paths with this part.
+    pub fn lose_answers(&self, part: &'static str, answer: LostAnswer) {
         *self.lost.lock().unwrap() = Some(Lost {
-            suffix,
+            part,
             answer,
             is_once: false,
         });
     }
 
-    /// Loses the answer to the next write of `CURRENT`; `None` for no write.
+    /// Loses the answer to the next write of a record; `None` for no write.
     pub fn lose_next_answer(&self, answer: Option<LostAnswer>) {
         let lost = answer.map(|answer| Lost {
-            suffix: "CURRENT",
+            part: "/records/0",
             answer,
             is_once: true,
         });
@@ -87,13 +86,13 @@ impl FaultyStore {
         *self.reads.lock().unwrap() = reads;
     }
 
-    /// Makes all files two hours old.
-    pub async fn age(&self) {
+    /// Makes all files older.
+    pub async fn age(&self, by: Duration) {
         let all: Vec<ObjectMeta> = self.inner.list(None).try_collect().await.unwrap();
-        self.aged
-            .lock()
-            .unwrap()
-            .extend(all.into_iter().map(|object| object.location));
+        let mut ages = self.ages.lock().unwrap();
+        for object in all {
+            *ages.entry(object.location).or_default() += by;
+        }
     }
 
     /// Sets how far the store's clock is ahead of this host's.
@@ -101,23 +100,50 @@ impl FaultyStore {
         *self.ahead.lock().unwrap() = ahead;
     }
 
-    /// Breaks conditional puts from now on.
-    pub fn break_conditions(&self, fault: ConditionFault) {
-        *self.condition_fault.lock().unwrap() = Some(fault);
+    /// Ignores the condition of a create from now on.
+    pub fn ignore_conditions(&self) {
+        self.ignores_conditions.store(true, Ordering::Relaxed);
+    }
+
+    /// Delays the next write of a path with this part: it fails, and arrives with
+    /// [`FaultyStore::land_late_put`].
+    pub fn delay_next_put(&self, part: &'static str) {
+        *self.delays.lock().unwrap() = Some(part);
+    }
+
+    /// Lets the delayed write arrive. Returns whether its condition held.
+    pub async fn land_late_put(&self) -> bool {
+        let late = self.late.lock().unwrap().take().expect("a delayed write");
+        let put = self.inner.put_opts(&late.path, late.payload, late.options);
+        put.await.is_ok()
+    }
+
+    /// Keeps a write that is to be delayed.
+    fn delays_put(&self, path: &Path, payload: &PutPayload, options: &PutOptions) -> bool {
+        let mut delays = self.delays.lock().unwrap();
+        if !delays.is_some_and(|part| path.as_ref().contains(part)) {
+            return false;
+        }
+        *delays = None;
+        *self.late.lock().unwrap() = Some(LatePut {
+            path: path.clone(),
+            payload: payload.clone(),
+            options: options.clone(),
+        });
+        true
     }
 
     fn seen(&self, mut meta: ObjectMeta) -> ObjectMeta {
         meta.last_modified += *self.ahead.lock().unwrap();
-        if self.aged.lock().unwrap().contains(&meta.location) {
-            meta.last_modified -= AGE;
-        }
+        let ages = self.ages.lock().unwrap();
+        meta.last_modified -= ages.get(&meta.location).copied().unwrap_or_default();
         meta
     }
 
     /// The fate of the answer to this write.
     fn lost_answer(&self, path: &Path) -> Option<LostAnswer> {
         let mut lost = self.lost.lock().unwrap();
-        let found = lost.filter(|lost| path.as_ref().ends_with(lost.suffix))?;
+        let found = lost.filter(|lost| path.as_ref().contains(lost.part))?;
         if found.is_once {
             *lost = None;
         }
@@ -173,20 +199,14 @@ impl ObjectStore for FaultyStore {
         mut options: PutOptions,
     ) -> Result<PutResult> {
         yield_once().await;
-        let fault = *self.condition_fault.lock().unwrap();
-        match (fault, &options.mode) {
-            (Some(ConditionFault::CreateIgnored), PutMode::Create)
-            | (Some(ConditionFault::UpdateIgnored), PutMode::Update(_)) => {
-                options.mode = PutMode::Overwrite;
-            }
-            (Some(ConditionFault::UpdateRefused), PutMode::Update(_)) => {
-                let (path, source) = (path.to_string(), "injected".into());
-                return Err(object_store::Error::Precondition { path, source });
-            }
-            _ => {}
+        if self.delays_put(path, &payload, &options) {
+            return Err(broken());
+        }
+        if self.ignores_conditions.load(Ordering::Relaxed) {
+            options.mode = PutMode::Overwrite;
         }
         let put = self.inner.put_opts(path, payload, options).await?;
-        self.aged.lock().unwrap().remove(path);
+        self.ages.lock().unwrap().remove(path);
         match self.lost_answer(path) {
             None => Ok(put),
             Some(LostAnswer::Retried) => Err(object_store::Error::Precondition {
@@ -220,20 +240,19 @@ impl ObjectStore for FaultyStore {
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
         let inner = self.inner.clone();
+        // Without a step of its own: a gc deletes right after a look at the file, and writers wait
+        // for deletes that are on their way.
         paths
             .and_then(move |path| {
                 let inner = inner.clone();
-                async move {
-                    yield_once().await;
-                    inner.delete(&path).await.map(|()| path)
-                }
+                async move { inner.delete(&path).await.map(|()| path) }
             })
             .boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (inner, prefix) = (self.inner.clone(), prefix.cloned());
-        let aged = self.aged.lock().unwrap().clone();
+        let ages = self.ages.lock().unwrap().clone();
         let ahead = *self.ahead.lock().unwrap();
         let listed = async move {
             yield_once().await;
@@ -241,9 +260,7 @@ impl ObjectStore for FaultyStore {
         };
         let aged = move |mut meta: ObjectMeta| {
             meta.last_modified += ahead;
-            if aged.contains(&meta.location) {
-                meta.last_modified -= AGE;
-            }
+            meta.last_modified -= ages.get(&meta.location).copied().unwrap_or_default();
             meta
         };
         stream::once(listed).flatten().map_ok(aged).boxed()

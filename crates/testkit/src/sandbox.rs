@@ -105,7 +105,7 @@ impl Sandbox {
         format!("{}/s", self.path().display())
     }
 
-    /// All files of the store with their bytes, except lock files.
+    /// All files of the store with their bytes.
     pub fn store(&self) -> Files {
         files(&self.path().join("s"))
     }

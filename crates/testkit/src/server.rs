@@ -206,7 +206,6 @@ pub struct Request {
     pub path: String,
     range: Option<String>,
     if_match: Option<String>,
-    if_none_match: Option<String>,
 }
 
 impl Request {
@@ -231,7 +230,6 @@ impl Request {
             match name.to_ascii_lowercase().as_str() {
                 "range" => request.range = Some(value.to_owned()),
                 "if-match" => request.if_match = Some(value.to_owned()),
-                "if-none-match" => request.if_none_match = Some(value.to_owned()),
                 _ => {}
             }
         }
@@ -268,9 +266,6 @@ impl Request {
             bytes.len(),
             modified.unwrap_or_default().as_nanos()
         );
-        if self.if_none_match.as_deref() == Some(&tag) {
-            return empty("304 Not Modified");
-        }
         let all = bytes.len();
         let range = self
             .range

@@ -9,11 +9,14 @@ use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current, GenerationFacts,
-    Manifest, ManifestBuilder, Overlay, Snapshot, State, chunk_runs,
+    AudienceName, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current, Digest,
+    GenerationEntry, GenerationFacts, Manifest, ManifestBuilder, Overlay, Snapshot, State,
+    chunk_runs,
 };
+use rtad_store::layout::{manifest_name, record_name};
 use rtad_store::write::{Appended, Base, Change, Sign, StoreWriter};
 use rtad_store::{PublicKey, Store, StoreError};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -61,7 +64,7 @@ pub fn bucket_url(part: &str) -> Option<String> {
     Some(url)
 }
 
-/// A key pair that signs manifests.
+/// A key pair that signs records.
 pub struct Key {
     /// The public half.
     pub public: PublicKey,
@@ -79,7 +82,7 @@ impl Key {
         })
     }
 
-    /// The signature file for bytes at this path in the store.
+    /// The signature of bytes at this path in the store.
     pub fn signature(&self, bytes: &[u8], path: &str) -> Vec<u8> {
         self.sign(bytes, &format!("rtad {path}"))
             .unwrap()
@@ -111,7 +114,7 @@ impl Sign for Key {
 /// File contents by relative path.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// All files under a directory except locks.
+/// All files under a directory.
 pub fn files(folder: &Path) -> Files {
     let mut found = Files::new();
     let mut folders = vec![folder.to_owned()];
@@ -129,7 +132,7 @@ pub fn files(folder: &Path) -> Files {
                 .to_owned();
             if path.is_dir() {
                 folders.push(path);
-            } else if !name.ends_with("LOCK") {
+            } else {
                 found.insert(name, std::fs::read(&path).unwrap());
             }
         }
@@ -137,12 +140,64 @@ pub fn files(folder: &Path) -> Files {
     found
 }
 
+/// The file of a generation's manifest, in an audience's folder.
+pub fn manifest_file(audience: &Path, generation: u64) -> PathBuf {
+    let prefix = format!("{generation}-");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(audience.join("manifests")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().to_str().unwrap().starts_with(&prefix) {
+            found.push(entry.path());
+        }
+    }
+    assert_eq!(found.len(), 1, "manifests of generation {generation}");
+    found.remove(0)
+}
+
+/// The file of the newest record, in the folder of an audience or of a window.
+pub fn newest_record(folder: &Path) -> PathBuf {
+    let mut records = Vec::new();
+    for entry in std::fs::read_dir(folder.join("records")).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            records.push(path);
+        }
+    }
+    records.into_iter().max().expect("a record")
+}
+
+/// Path of a record, below the folder of an audience or of a window.
+pub fn record_path(number: u64) -> String {
+    format!("records/{}", record_name(number))
+}
+
+/// Path of a manifest, below the folder of an audience.
+pub fn manifest_path(entry: &GenerationEntry) -> String {
+    format!("manifests/{}", manifest_name(entry))
+}
+
+/// Replaces the live manifest, with its name and its entry in an unsigned record.
+pub fn replace_live_manifest(audience: &Path, text: &[u8]) {
+    let record = newest_record(audience);
+    let mut content: Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    let digest = Digest::of(text);
+    let name = format!("{}-{digest}.json", content["generation"]);
+    content["manifest_size_bytes"] = text.len().into();
+    content["manifest_sha256"] = digest.to_string().into();
+
+    std::fs::write(audience.join("manifests").join(name), text).unwrap();
+    std::fs::write(record, format!("{content}\n")).unwrap();
+}
+
 async fn read_snapshot(store: &Store, audience: &AudienceName) -> Result<Snapshot, StoreError> {
     let live = store
         .live(audience)
         .await?
         .expect("the audience was published");
-    let manifest = store.manifest(audience, &live.current).await?;
+    let manifest = store.manifest(audience, &live.current.live_entry()).await?;
     let mut chunks = BTreeMap::new();
     let arrived =
         |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
@@ -373,7 +428,7 @@ impl Depot {
         });
     }
 
-    /// `CURRENT`, if there is one.
+    /// The newest record, if there is one.
     pub fn current(&self, audience: &str) -> Option<Current> {
         self.base(audience).current().cloned()
     }
@@ -382,7 +437,7 @@ impl Depot {
     pub fn manifest(&self, audience: &str) -> Manifest {
         let current = self.current(audience).unwrap();
         self.runtime
-            .block_on(self.store.manifest(&name(audience), &current))
+            .block_on(self.store.manifest(&name(audience), &current.live_entry()))
             .unwrap()
     }
 
@@ -392,12 +447,38 @@ impl Depot {
             .block_on(read_snapshot(&self.store, &name(audience)))
     }
 
+    /// Path of the newest record, below the audience's folder.
+    pub fn newest_record(&self, audience: &str) -> String {
+        let record = newest_record(&self.root.join(audience));
+        let name = record.file_name().unwrap().to_str().unwrap();
+        format!("records/{name}")
+    }
+
+    /// Path of the live manifest, below the audience's folder.
+    pub fn live_manifest(&self, audience: &str) -> String {
+        manifest_path(&self.current(audience).unwrap().live_entry())
+    }
+
+    /// Removes all records of the audience; the hint stays.
+    pub fn lose_records(&self, audience: &str) {
+        std::fs::remove_dir_all(self.path(audience, "records")).unwrap();
+    }
+
+    /// Copies the store to another folder, as a mirror or a backup does.
+    pub fn copy_to(&self, folder: &Path) {
+        for (name, bytes) in files(&self.root) {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+
     /// Path of a file of the audience.
     pub fn path(&self, audience: &str, file: &str) -> PathBuf {
         self.root.join(audience).join(file)
     }
 
-    /// All of the audience's files except locks.
+    /// All of the audience's files.
     pub fn files(&self, audience: &str) -> Files {
         files(&self.root.join(audience))
     }

@@ -1,7 +1,7 @@
 //! `append` and `remove` commands: exact changes to the live generation, without a build.
 //!
 //! A change is visible within seconds. Concurrent appends and builds are never overwritten: after
-//! a conflict the writer rereads `CURRENT` and retries.
+//! a conflict the writer reads the newest record and retries.
 
 mod members;
 mod writer;
@@ -125,10 +125,9 @@ fn run(
 ) -> Result<(), CommandError> {
     let input = args.input.resolve_with_value(&args.inputs, value)?;
     let store = args.trust.applied_to(args.target.open()?)?;
-    let store = args.sign.writer(store, &args.trust, false)?;
+    let store = args.sign.writer(store, &args.trust)?;
     let runtime = runtime()?;
     let audience = &args.target.audience;
-    runtime.block_on(store.check_unsigned_write(audience))?;
     let mut writer = runtime.block_on(AppendWriter::open(&store, audience, operation))?;
     if matches!(operation, Operation::Add | Operation::Remove) {
         let refused = CommonError::refuse_followed(store.store(), audience, writer.current());
@@ -175,7 +174,7 @@ fn run(
         warn_near_limit(audience, appended.tombstones);
     }
     let headline = match &appended {
-        None => published(audience.as_str(), None),
+        None => published(audience.as_str(), None, None),
         Some(appended) => format!("published {audience} sequence {}", appended.sequence),
     };
     let counts = counts.total();

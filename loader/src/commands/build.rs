@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
-use rtad_cli::{SignArgs, TrustArgs, UnsignedArgs};
+use rtad_cli::{SignArgs, TrustArgs};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{Lineage, shards_per_chunk};
@@ -35,6 +35,7 @@ use super::lineage_args::LineageArgs;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use super::skew::Skew;
+use super::stage_args::StageArgs;
 use super::value_parsers::parse_column;
 use crate::input::{self, Batches, Counts, Input, KeySink, PrivateFile};
 use crate::keys::{Budget, Filler, Keys, Slab, SpillDir, appended_values};
@@ -99,9 +100,9 @@ pub struct BuildArgs {
     #[command(flatten)]
     sign: SignArgs,
     #[command(flatten)]
-    unsigned: UnsignedArgs,
-    #[command(flatten)]
     expiry: ExpiryArgs,
+    #[command(flatten)]
+    stage: StageArgs,
     #[command(flatten)]
     lineage: LineageArgs,
     /// Publish nothing unless the audience has a live generation: for a nightly job, whose mistyped
@@ -161,6 +162,7 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
         live: live.as_ref(),
         lineage,
         expiry: args.expiry,
+        stage: args.stage.stage,
         runtime,
         progress: &progress,
         chunk_rule: shards_per_chunk as _,
@@ -209,6 +211,7 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
             .map(|live| live.overlap(done.distinct.in_live)),
         gate: gate.clone(),
         dry_run: args.dry_run,
+        stage: args.stage.stage,
         signed: writer.signs() && !args.dry_run,
         stages: stages.end(),
     });
@@ -240,8 +243,7 @@ impl Prepared {
         };
         let filter = filter.map_err(CommonError::Fpr)?;
         let store = args.trust.applied_to(args.target.open()?)?;
-        let allow_unsigned = args.unsigned.allow_unsigned;
-        let mut writer = args.sign.writer(store, &args.trust, allow_unsigned)?;
+        let mut writer = args.sign.writer(store, &args.trust)?;
         if !args.require_live {
             writer = writer.creating_store();
         }
@@ -252,7 +254,6 @@ impl Prepared {
         let runtime = runtime()?;
 
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;
-        runtime.block_on(writer.check_unsigned_write(base.audience()))?;
         if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }

@@ -10,11 +10,12 @@ use tokio::runtime::Runtime;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_core::snapshot::{AudienceName, Current, Manifest, Overlay};
+use rtad_core::snapshot::{AudienceName, Current, GenerationEntry, Manifest, Overlay};
 use rtad_store::{Store, StoreError};
 
 use super::error::CommonError;
 use super::report_text::write_report;
+use super::stage_args::PodShare;
 use crate::progress::{Progress, Watch};
 
 /// The name and version of this program in manifests.
@@ -156,29 +157,45 @@ impl Target {
         Ok(Store::open(&self.store)?)
     }
 
-    /// The manifest of `generation`, or of the live one, which is checked against `CURRENT`; and
-    /// the state whose deltas belong to it.
+    /// The content of the newest record.
+    pub async fn current(&self, store: &Store) -> Result<Current, TargetError> {
+        let live = store.live(&self.audience).await?;
+        let live = live.ok_or_else(|| CommonError::NotPublished {
+            audience: self.audience.clone(),
+        })?;
+        Ok(live.current)
+    }
+
+    /// A generation that a record names.
+    pub fn entry(
+        &self,
+        current: &Current,
+        generation: u64,
+    ) -> Result<GenerationEntry, CommonError> {
+        current
+            .entry(generation)
+            .ok_or_else(|| CommonError::not_kept(&self.audience, current, generation))
+    }
+
+    /// The manifest of `generation`, or of the live one; and the state whose deltas belong to it.
     pub async fn manifest_and_current(
         &self,
         store: &Store,
         generation: Option<u64>,
     ) -> Result<(Manifest, Current), TargetError> {
-        if let Some(generation) = generation {
-            let (manifest, bytes) = store.manifest_of(&self.audience, generation).await?;
-            let current = Current::new(1, generation, &bytes, None);
-            return Ok((manifest, current));
-        }
-        let live = store.live(&self.audience).await?;
-        let live = live.ok_or_else(|| CommonError::NotPublished {
-            audience: self.audience.clone(),
-        })?;
-        Ok((
-            store.manifest(&self.audience, &live.current).await?,
-            live.current,
-        ))
+        let current = self.current(store).await?;
+        let Some(generation) = generation else {
+            let live = current.live_entry();
+            return Ok((store.manifest(&self.audience, &live).await?, current));
+        };
+
+        let entry = self.entry(&current, generation)?;
+        let (manifest, bytes) = store.manifest_and_file(&self.audience, &entry).await?;
+        let without_deltas = Current::new(1, generation, &bytes, None);
+        Ok((manifest, without_deltas))
     }
 
-    /// The manifest and its overlay: all deltas of `CURRENT` for the live generation, none for any
+    /// The manifest and its overlay: all deltas of the record for the live generation, none for any
     /// other.
     pub async fn manifest_and_overlay(
         &self,
@@ -207,9 +224,12 @@ pub fn default_threads() -> usize {
 }
 
 /// The headline of a publish; `generation` is `None` for a dry run.
-pub fn published(audience: &str, generation: Option<u64>) -> String {
-    match generation {
-        Some(generation) => format!("published {audience} generation {generation}"),
-        None => format!("dry run of {audience}: nothing was written to the store"),
+pub fn published(audience: &str, generation: Option<u64>, stage: Option<PodShare>) -> String {
+    match (generation, stage) {
+        (Some(generation), Some(share)) => {
+            format!("staged {audience} generation {generation} for {share} of the pods")
+        }
+        (Some(generation), None) => format!("published {audience} generation {generation}"),
+        (None, _) => format!("dry run of {audience}: nothing was written to the store"),
     }
 }

@@ -60,8 +60,11 @@ pub fn run(args: &DiffArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.target.open()?;
     let audience = &args.target.audience;
     let (from, to, manifest_bytes) = runtime()?.block_on(async {
-        let (from, _) = store.manifest_of(audience, args.from).await?;
-        let (to, bytes) = store.manifest_of(audience, args.to).await?;
+        let current = args.target.current(&store).await?;
+        let from = args.target.entry(&current, args.from)?;
+        let from = store.manifest(audience, &from).await?;
+        let to = args.target.entry(&current, args.to)?;
+        let (to, bytes) = store.manifest_and_file(audience, &to).await?;
         Ok::<_, CommandError>((from, to, bytes.len() as u64))
     })?;
     let report = DiffReport::new(&from, &to, manifest_bytes);

@@ -21,6 +21,12 @@ pub enum CommonError {
     Empty { rows: u64 },
     #[error("audience {audience}: no generation is published")]
     NotPublished { audience: AudienceName },
+    #[error("audience {audience}: generation {generation} is not kept; {kept}")]
+    NotKept {
+        audience: AudienceName,
+        generation: u64,
+        kept: String,
+    },
     #[error(
         "audience {audience}: generation {generation} has expired, so no pod would load it; \
 build a new one, or roll back to one that has not expired"
@@ -50,7 +56,7 @@ impl CommonError {
         audience: &AudienceName,
         current: &Current,
     ) -> Result<(), CommandError> {
-        let Ok(manifest) = store.manifest(audience, current).await else {
+        let Ok(manifest) = store.manifest(audience, &current.live_entry()).await else {
             return Ok(());
         };
         let Some(window) = manifest.from_window() else {
@@ -62,6 +68,21 @@ impl CommonError {
             window: window.clone(),
         }
         .into())
+    }
+
+    /// The error of a generation that a record does not name.
+    pub fn not_kept(audience: &AudienceName, current: &Current, generation: u64) -> Self {
+        let kept = current.generations();
+        let numbers: Vec<_> = kept.iter().map(|it| it.generation.to_string()).collect();
+        let kept = match &*numbers.join(", ") {
+            "" => "none is".to_owned(),
+            numbers => format!("kept are {numbers}"),
+        };
+        Self::NotKept {
+            audience: audience.clone(),
+            generation,
+            kept,
+        }
     }
 
     /// The error of an audience without a live generation.
@@ -78,7 +99,7 @@ impl CommandFailure for CommonError {
         match self {
             Self::Fpr(_) | Self::FollowsWindow { .. } => ExitStatus::Usage,
             Self::Empty { .. } => ExitStatus::BadInput,
-            Self::NotPublished { .. } => ExitStatus::Store,
+            Self::NotPublished { .. } | Self::NotKept { .. } => ExitStatus::Store,
             Self::Expired { .. } => ExitStatus::VerificationFailed,
         }
     }

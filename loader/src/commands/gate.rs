@@ -45,7 +45,7 @@ pub struct GateArgs {
     /// the keys would fall by more than half of it below the largest of the last seven generations,
     /// or grow beyond five times the live ones, appended ones included; a live list of up to 1,000
     /// keys may grow freely. `any` accepts every change, also over an unreadable generation, and
-    /// gives up the appends, removals and erasures of a lost CURRENT
+    /// gives up the appends, removals and erasures of lost records
     #[arg(long, value_name = "RATIO", default_value = DEFAULT_CHANGE, value_parser = parse_change)]
     max_change: MaxChange,
 }
@@ -80,18 +80,26 @@ impl fmt::Display for MaxChange {
 }
 
 impl GateArgs {
-    /// The base of a build. `--max-change any` gives up the changes of a lost `CURRENT`.
+    /// The base of a build. `--max-change any` gives up the changes of lost records. A writer that
+    /// may not publish fails here, not after an hour of reading.
     pub async fn base(
         &self,
         writer: &StoreWriter,
         audience: &AudienceName,
     ) -> Result<Base, StoreError> {
-        match writer.base(audience).await {
-            Err(StoreError::LostCurrent { .. }) if self.max_change == MaxChange::Any => {
-                Ok(Base::new(audience.clone(), None))
+        let base = match writer.base(audience).await {
+            Err(StoreError::LostRecords { .. }) if self.max_change == MaxChange::Any => {
+                return Ok(Base::new(audience.clone(), None));
             }
-            base => base,
+            base => base?,
+        };
+
+        if base.current().is_some()
+            && let Some(live) = writer.store().live(audience).await?
+        {
+            writer.check_signs(audience, &live)?;
         }
+        Ok(base)
     }
 }
 
@@ -223,7 +231,8 @@ impl Gate {
             return Ok(gate);
         };
         let generation = current.generation;
-        match store.manifest(base.audience(), current).await {
+        let manifest = store.manifest(base.audience(), &current.live_entry()).await;
+        match manifest {
             Ok(live) => gate.compare_with(&live, current),
             Err(source) if gate.max_change.is_some() => {
                 return Err(GateError::LiveUnreadable { generation, source });

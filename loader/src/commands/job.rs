@@ -1,9 +1,9 @@
 //! Build on Spark: the two commands that the Spark job runs, and the JSON between them.
 //!
 //! ```text
-//! publish (driver) ──▶ job: the filters and the live CURRENT
+//! publish (driver) ──▶ job: the filters and the newest record
 //!    rtad.keys (tasks) ──▶ keys ══ one shuffle: partitioned and sorted ══▶ chunk (tasks) ──▶ store
-//! publish (driver) ◀── report lines of all tasks ──▶ manifest, CURRENT
+//! publish (driver) ◀── report lines of all tasks ──▶ manifest, record
 //! ```
 //!
 //! Spark may retry a task or run it twice:

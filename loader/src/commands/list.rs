@@ -11,27 +11,29 @@ use rtad_cli::TrustArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::snapshot::{
-    AudienceName, DeltaReport, GenerationReport, Lineage, Manifest, Overlay, State,
-};
+use rtad_core::snapshot::{AudienceName, DeltaReport, GenerationReport, Lineage, Manifest};
 use rtad_store::{Store, StoreError};
 
 use super::audience_report::delta_text;
 use super::context::{Output, runtime};
 use super::error::CommonError;
 use super::lineage_args::{labels_text, rfc3339};
+use super::stage_args::PodShare;
 
 /// List the generations of audiences: the live one, age, keys, size, false-positive rate, and the
 /// share of the devices before that it kept.
 ///
-/// Ends with 4 if the signature of a live generation or of one of its deltas is refused, and with 5
-/// if the manifest of a live generation is missing or damaged, after the list; with --json, the
-/// error stands in place of the list.
+/// Lists the generations that the newest record of an audience keeps.
+///
+/// Ends with 4 if the signature of a newest record is refused, and with 5 if such a record is
+/// damaged, or the manifest of a live generation is missing or damaged, after the list; with
+/// --json, the error stands in place of the list.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ListArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
-    /// gs://bucket/prefix, az://container/prefix, oss://bucket/prefix or cos://bucket/prefix
+    /// gs://bucket/prefix, az://container/prefix, oss://bucket/prefix, cos://bucket/prefix; with
+    /// --audience also https://host/path or http://host/path
     #[arg(long, value_name = "URL")]
     store: String,
     /// List only this audience
@@ -50,11 +52,17 @@ struct ListReport {
 struct Audience {
     audience: AudienceName,
     live_generation: Option<u64>,
+    staged_generation: Option<u64>,
+    /// The share of the pods that serve it.
+    stage: Option<PodShare>,
     rolled_back_from: Option<u64>,
     /// Deltas over the live generation.
     over: Option<DeltaReport>,
     generations: Vec<Generation>,
-    /// The error of the live manifest, or of a delta if pods refuse its signature.
+    /// Error cause, if the newest record is unreadable.
+    #[serde(skip)]
+    record_fault: Option<&'static str>,
+    /// The error of the newest record, or of the live manifest.
     #[serde(skip)]
     refused: Option<ListError>,
 }
@@ -175,7 +183,8 @@ pub fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
         let mut audiences = Vec::new();
         for name in names {
             let audience = read_audience(&store, name).await?;
-            if audience.live_generation.is_none() && args.audience.is_some() {
+            let is_missing = audience.live_generation.is_none() && audience.refused.is_none();
+            if is_missing && args.audience.is_some() {
                 return Err(CommonError::not_published(&audience.audience));
             }
             audiences.push(audience);
@@ -197,69 +206,57 @@ pub fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
 }
 
 async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience, StoreError> {
-    let live = store.live(&audience).await?;
-    let live_generation = live.as_ref().map(|live| live.current.generation);
-    // The files of a deleted audience are removed.
-    let needed = live.as_ref().map(|live| &live.current);
-    let needed = needed.filter(|current| current.state != State::Deleted);
-    let mut numbers = store.generations(&audience).await?;
-    if let Some(current) = needed
-        && !numbers.contains(&current.generation)
-    {
-        numbers.push(current.generation);
-        numbers.sort_unstable();
+    let mut report = Audience {
+        audience: audience.clone(),
+        live_generation: None,
+        staged_generation: None,
+        stage: None,
+        rolled_back_from: None,
+        over: None,
+        generations: Vec::new(),
+        record_fault: None,
+        refused: None,
+    };
+    let current = match store.live(&audience).await {
+        Ok(Some(live)) => live.current,
+        Ok(None) => return Ok(report),
+        // It does not hide the other audiences.
+        Err(error @ (StoreError::Signature { .. } | StoreError::Manifest { .. })) => {
+            report.record_fault = Some(error.cause());
+            report.refused = Some(ListError::Store(error));
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    report.live_generation = Some(current.generation);
+    report.rolled_back_from = current.rolled_back_from;
+    if let Some(staged) = current.staged {
+        report.staged_generation = Some(staged.entry.generation);
+        report.stage = Some(PodShare::of_millionths(staged.pods_per_million));
     }
+    report.over = Some(DeltaReport::of(&current));
 
-    let (mut generations, mut refused) = (Vec::new(), None);
-    for generation in numbers {
-        let live = live_generation == Some(generation);
-        let manifest = match needed.filter(|current| current.generation == generation) {
-            Some(current) => store.manifest(&audience, current).await,
-            None => {
-                let read = store.manifest_of(&audience, generation).await;
-                read.map(|(manifest, _)| manifest)
-            }
+    for entry in current.generations() {
+        let mut generation = Generation {
+            generation: entry.generation,
+            live: entry.generation == current.generation,
+            fault: None,
+            facts: None,
         };
         // An unreadable manifest is reported and does not hide the others.
-        let (fault, facts) = match manifest {
-            Ok(manifest) => (None, Some(Facts::of(&manifest))),
+        match store.manifest(&audience, &entry).await {
+            Ok(manifest) => generation.facts = Some(Facts::of(&manifest)),
             Err(error) => {
-                let cause = error.cause();
-                if live && needed.is_some() {
-                    refused = Some(ListError::of_manifest(&audience, generation, error));
+                generation.fault = Some(error.cause());
+                if generation.live {
+                    let number = entry.generation;
+                    report.refused = Some(ListError::of_manifest(&audience, number, error));
                 }
-                (Some(cause), None)
             }
-        };
-        generations.push(Generation {
-            generation,
-            live,
-            fault,
-            facts,
-        });
+        }
+        report.generations.push(generation);
     }
-    if refused.is_none()
-        && store.trust().is_required()
-        && let Some(live) = &live
-    {
-        let read = store
-            .overlay(&audience, &live.current, &Overlay::default())
-            .await;
-        refused = read
-            .err()
-            .filter(|error| matches!(error, StoreError::Signature { .. }))
-            .map(ListError::Store);
-    }
-    let rolled_back_from = live.as_ref().and_then(|live| live.current.rolled_back_from);
-    let over = live.map(|live| DeltaReport::of(&live.current));
-    Ok(Audience {
-        audience,
-        live_generation,
-        rolled_back_from,
-        over,
-        generations,
-        refused,
-    })
+    Ok(report)
 }
 
 impl ListReport {
@@ -269,16 +266,28 @@ impl ListReport {
         }
         for Audience {
             audience,
+            staged_generation,
+            stage,
             rolled_back_from,
             over,
             generations,
+            record_fault,
             ..
         } in &self.audiences
         {
             write!(out, "{audience}")?;
-            match rolled_back_from {
-                Some(from) => writeln!(out, " (rolled back from {from})")?,
-                None => writeln!(out)?,
+            if let Some(from) = rolled_back_from {
+                write!(out, " (rolled back from {from})")?;
+            }
+            if let (Some(generation), Some(share)) = (staged_generation, stage) {
+                write!(
+                    out,
+                    " (generation {generation} is staged for {share} of the pods)"
+                )?;
+            }
+            writeln!(out)?;
+            if let Some(fault) = record_fault {
+                writeln!(out, "  newest record unreadable: {fault}")?;
             }
             for Generation {
                 generation,

@@ -53,7 +53,9 @@ impl LiveSample {
         let live = base.with_generation();
         let Some(current) = live else { return Ok(None) };
         let read = async {
-            let manifest = store.manifest(base.audience(), current).await?;
+            let manifest = store
+                .manifest(base.audience(), &current.live_entry())
+                .await?;
             let mut entries = sampled(&manifest);
             entries.retain(|entry| {
                 let end = entry.first_shard + entry.shard_count;

@@ -179,8 +179,8 @@ mod tests {
             ),
             ("--sign-key keys/a: not a key", "sign_key keys/a: not a key"),
             (
-                "publish with `rtad-loader build --sign-key`; `build --allow-unsigned` too",
-                "publish with `rtad-loader build --sign-key`; `build allow_unsigned=True` too",
+                "publish with `rtad-loader build --sign-key`; `build --allow-empty` too",
+                "publish with `rtad-loader build --sign-key`; `build allow_empty=True` too",
             ),
             (
                 "compress it with --long=27, a--fpr, ---fpr --",

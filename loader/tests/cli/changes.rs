@@ -2,6 +2,7 @@
 
 use rtad_core::device::IdKind;
 use testkit::sandbox::{ids, lines};
+use testkit::store::manifest_file;
 
 use crate::appending::TestStore;
 
@@ -56,7 +57,7 @@ fn rollback_past_a_damaged_manifest_needs_lose_deltas() {
     target.over("append", &all[100..110]).json();
     target.over("build", &all[..100]).json();
     target.over("append", &all[110..]).json();
-    let manifest = target.sandbox.path().join("s/a/manifests/2.json");
+    let manifest = manifest_file(&target.sandbox.path().join("s/a"), 2);
     let sound = std::fs::read(&manifest).unwrap();
     for damage in [Some("{"), None] {
         match damage {

@@ -3,7 +3,7 @@
 
 use rtad_core::device::IdKind;
 use testkit::sandbox::{Sandbox, ids, lines};
-use testkit::store::Depot;
+use testkit::store::{Depot, manifest_file};
 
 const BUILD: &str = "build --store {}/s --audience a";
 
@@ -262,7 +262,7 @@ fn damaged_live_filters_are_replaced() {
 #[test]
 fn unreadable_live_generation_needs_an_override() {
     let sandbox = sandbox(1000);
-    std::fs::remove_file(sandbox.path().join("s/a/manifests/1.json")).expect("it was published");
+    std::fs::remove_file(manifest_file(&sandbox.path().join("s/a"), 1)).expect("a manifest");
     sandbox.run(&format!("{BUILD} {{}}/1000")).fails(
         5,
         "live generation 1 is unreadable, so the build cannot be compared with it; nothing was \
@@ -299,20 +299,20 @@ fn dry_run_reports_the_gate() {
 
 /// Erased devices would be members again, and nothing would say so.
 #[test]
-fn build_after_a_lost_current_gives_up_no_changes_in_silence() {
+fn build_after_lost_records_gives_up_no_changes_in_silence() {
     let sandbox = sandbox(1000);
     sandbox.file("erased", lines(&ids(IdKind::Md5, 0..1)));
     sandbox
         .run("remove --store {}/s --audience a --tombstone {}/erased")
         .succeeds();
-    std::fs::remove_file(sandbox.path().join("s/a/CURRENT")).unwrap();
+    std::fs::remove_dir_all(sandbox.path().join("s/a/records")).unwrap();
     let before = sandbox.store();
     for command in [BUILD, "publish --store {}/s --audience a"] {
         let input = if command == BUILD { " {}/1000" } else { "" };
         let refused = sandbox.run(&format!("{command}{input}"));
         refused.fails(
             5,
-            "a/CURRENT is missing, and the files in a/deltas have appends, removals",
+            "a/records is empty, and the files in a/deltas have appends, removals",
         );
         assert_eq!(sandbox.store(), before, "{command}: nothing was written");
     }

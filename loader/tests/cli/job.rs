@@ -298,7 +298,7 @@ fn inconsistent_reports_are_not_published() {
     begin("")
         .publish(&with(counts(), &chunks))
         .fails(5, "1 of 16 chunks are missing from the store");
-    assert!(!sandbox.path().join("s/a/CURRENT").exists());
+    assert!(!sandbox.path().join("s/a/records").exists());
 
     // A repeated task stores it again. The second of two builds at once fails.
     let (first, second) = (begin("--expires 1h"), begin(""));
@@ -383,7 +383,7 @@ fn limits_are_of_each_file_and_of_each_column() {
     );
 }
 
-/// Otherwise the manifest would list the deltas as merged, and `CURRENT` would drop them.
+/// Otherwise the manifest would list the deltas as merged, and the record would drop them.
 #[test]
 fn tasks_over_other_deltas_are_detected() {
     let sandbox = Sandbox::new();

@@ -76,14 +76,14 @@ fn rollback_keeps_generation_numbers_increasing() {
     let before = sandbox.store();
     sandbox.run("rollback --store {}/s --audience a").fails(
         5,
-        "the store has no generation that was live before 1; --to makes another one live",
+        "no generation is kept that was live before 1; --to makes another one live",
     );
     sandbox
         .run("rollback --store {}/s --audience a --to 1")
         .fails(2, "audience a: generation 1 is already live");
     sandbox
         .run("rollback --store {}/s --audience a --to 9")
-        .fails(5, "audience a: the store has no generation 9; it has ");
+        .fails(5, "audience a: generation 9 is not kept; kept are 1, 2, 3");
     sandbox
         .run("rollback --store {}/s --audience b")
         .fails(5, "audience b: no generation is published");
@@ -133,6 +133,40 @@ fn publish_during_a_build_fails_the_build() {
         "generation 2 was published since this work began at generation 1",
     );
     assert_eq!(sandbox.store(), before);
+}
+
+/// A gc drops generations besides the live one, which is no publish.
+#[test]
+fn gc_runs_during_a_build() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..3);
+    for id in &all[..2] {
+        sandbox.file("ids", format!("{id}\n"));
+        sandbox.build("--max-change any {}/ids");
+    }
+    let mut slow = spawn(&mut command(
+        sandbox.path(),
+        "build --store {}/s --audience a --max-change any --json --rejects {}/r -",
+    ));
+    wait_until("the base is read", || sandbox.path().join("r").exists());
+    for flags in ["", "--keep 1 --min-age 0s"] {
+        sandbox
+            .run(&format!("gc --store {{}}/s --audience a {flags}"))
+            .succeeds();
+    }
+    let mut pipe = slow.stdin.take().unwrap();
+    pipe.write_all(all[2].as_bytes()).unwrap();
+    drop(pipe);
+    assert_eq!(outcome(slow).json()["generation"], 3);
+
+    let back = "rollback --store {}/s --audience a";
+    sandbox
+        .run(&format!("{back} --to 1"))
+        .fails(5, "audience a: generation 1 is not kept; kept are 2, 3");
+    sandbox.run(back).succeeds();
+    sandbox
+        .run("verify --store {}/s --audience a --against {}/ids --probes 1000")
+        .succeeds();
 }
 
 #[test]
@@ -189,7 +223,7 @@ fn full_disk_is_reported_and_keeps_the_old_generation() {
     assert_eq!(
         names(&after),
         names(&before),
-        "no manifest, and the same CURRENT"
+        "no manifest, and the same record"
     );
     sandbox
         .run("verify --store {}/s --audience a --against {}/old --probes 1000 --json")
@@ -197,6 +231,9 @@ fn full_disk_is_reported_and_keeps_the_old_generation() {
     sandbox
         .run("build --store {}/s --audience a {}/new --json")
         .json();
+    sandbox
+        .run("gc --store {}/s --audience a --min-age 0s")
+        .succeeds();
     let swept = files(&sandbox.path().join("s"));
     assert!(
         swept.keys().all(|name| !name.contains('#')),

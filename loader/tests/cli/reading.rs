@@ -7,6 +7,7 @@ use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{outcome, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
+use testkit::store::{manifest_file, newest_record, replace_live_manifest};
 
 use crate::support::chunks;
 
@@ -25,7 +26,9 @@ fn verify_detects_damaged_files() {
     let store = sandbox.store();
     let names: Vec<String> = chunks(&store).into_iter().cloned().collect();
     let (one, other) = (&names[0], &names[1]);
-    let manifest = "a/manifests/1.json".to_owned();
+    let manifest = manifest_file(&sandbox.path().join("s/a"), 1);
+    let manifest = manifest.strip_prefix(sandbox.path().join("s")).unwrap();
+    let manifest = manifest.display().to_string();
     let text = |name: &String| String::from_utf8(store[name].clone()).unwrap();
     let flipped = |name: &String, offset: usize| {
         let mut bytes = store[name].clone();
@@ -96,13 +99,15 @@ fn verify_detects_damaged_files() {
         sandbox.run(&format!("{VERIFY} --json")).fails(4, message);
         std::fs::write(&path, &store[name]).unwrap();
     }
-    let current = sandbox.path().join("s/a/CURRENT");
-    std::fs::write(&current, "{}").unwrap();
-    sandbox.run(VERIFY).fails(4, "a/CURRENT");
+    let record = newest_record(&sandbox.path().join("s/a"));
+    let sound = std::fs::read(&record).unwrap();
+    std::fs::write(&record, "{}").unwrap();
+    let name = "a/records/00000000000000000001.json";
+    sandbox.run(VERIFY).fails(4, name);
     sandbox
         .run("inspect --store {}/s --audience a")
-        .fails(5, "a/CURRENT");
-    std::fs::write(&current, &store["a/CURRENT"]).unwrap();
+        .fails(5, name);
+    std::fs::write(&record, sound).unwrap();
     let intact = sandbox.run(VERIFY);
     assert_eq!(
         (intact.status, intact.stderr.as_str()),
@@ -118,16 +123,17 @@ fn verify_detects_damaged_files() {
 #[test]
 fn verify_checks_the_statistics_of_the_manifest() {
     let sandbox = published();
-    let path = sandbox.path().join("s/a/manifests/1.json");
-    let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    sandbox.run(VERIFY).succeeds();
+    let audience = sandbox.path().join("s/a");
+    let text = std::fs::read(manifest_file(&audience, 1)).unwrap();
+    let mut manifest: Value = serde_json::from_slice(&text).unwrap();
     manifest["filter"]["expected_fpr"] = 0.001.into();
-    // `CURRENT` has no digest of a generation that is not live; only its own fields are checked.
-    manifest["generation"] = 2.into();
-    sandbox.file("s/a/manifests/2.json", manifest.to_string());
-    sandbox
-        .run(&format!("{VERIFY} --generation 2"))
-        .fails(4, "filter.expected_fpr: expected");
-    sandbox.run(&format!("{VERIFY} --generation 1")).succeeds();
+    replace_live_manifest(&audience, manifest.to_string().as_bytes());
+    for generation in ["", "--generation 1"] {
+        sandbox
+            .run(&format!("{VERIFY} {generation}"))
+            .fails(4, "filter.expected_fpr: expected");
+    }
 }
 
 #[test]
@@ -221,20 +227,22 @@ fn inspect_and_list_report_generations() {
         .run("build --store {}/s --audience b-2 --quiet {}/ids")
         .succeeds();
     std::fs::create_dir(sandbox.path().join("s/not an audience")).unwrap();
-    sandbox.file("s/a/manifests/7.json", "{}");
+    sandbox.build("--fpr 0.01 {}/ids");
+    let audience = sandbox.path().join("s/a");
+    std::fs::write(manifest_file(&audience, 1), "{}").unwrap();
     let list = sandbox.run("list --store {}/s --json").json();
-    assert_eq!(list["audiences"][0]["live_generation"], 1);
-    assert_eq!(list["audiences"][0]["generations"][1]["fault"], "format");
+    assert_eq!(list["audiences"][0]["live_generation"], 2);
+    assert_eq!(list["audiences"][0]["generations"][0]["fault"], "truncated");
     assert_eq!(list["audiences"][1]["audience"], "b-2");
     let text = sandbox.run("list --store {}/s").stdout;
     assert!(
-        text.contains("1 live") && text.contains("unreadable: format"),
+        text.contains("2 live") && text.contains("1      unreadable: truncated"),
         "{text}"
     );
 
-    let manifest = sandbox.path().join("s/a/manifests/1.json");
+    let manifest = manifest_file(&audience, 2);
     let bytes = std::fs::read(&manifest).unwrap();
-    let expected = "audience a: the manifest of live generation 1 is missing or damaged";
+    let expected = "audience a: the manifest of live generation 2 is missing or damaged";
     for fault in ["not_found", "truncated"] {
         match fault {
             "not_found" => std::fs::remove_file(&manifest).unwrap(),
@@ -243,10 +251,25 @@ fn inspect_and_list_report_generations() {
         sandbox.run("list --store {}/s --json").fails(5, expected);
         let listed = sandbox.run("list --store {}/s");
         assert_eq!(listed.status, Some(5), "{listed:?}");
-        let line = format!("1 live unreadable: {fault}\n");
+        let line = format!("2 live unreadable: {fault}\n");
         assert!(listed.stdout.contains(&line), "{listed:?}");
     }
     std::fs::write(&manifest, &bytes).unwrap();
+
+    // A damaged record hides no other audience.
+    let record = newest_record(&audience);
+    let bytes = std::fs::read(&record).unwrap();
+    std::fs::write(&record, "{}").unwrap();
+    let listed = sandbox.run("list --store {}/s");
+    assert_eq!(listed.status, Some(5), "{listed:?}");
+    let lines = "a\n  newest record unreadable: format\nb-2\n       1 live";
+    assert!(listed.stdout.contains(lines), "{listed:?}");
+    for audience in ["", "--audience a"] {
+        sandbox
+            .run(&format!("list --store {{}}/s {audience} --json"))
+            .fails(5, "a/records/00000000000000000002.json: ");
+    }
+    std::fs::write(&record, bytes).unwrap();
 
     sandbox
         .run("list --store {}/nowhere")

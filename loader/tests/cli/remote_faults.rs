@@ -54,7 +54,7 @@ fn unreachable_store_is_reported_without_secrets() {
             &environment,
         );
         outcome
-            .fails(5, "could not read a/CURRENT")
+            .fails(5, "could not read a/LATEST")
             .fails(5, "Connection refused");
         assert!(
             !["hush", "aHVzaC1odXNo", "key-id"]
@@ -230,7 +230,7 @@ fn refused_method_is_not_a_missing_object() {
     let inspect = format!("inspect --store {} --audience a", web.url());
     sandbox
         .run(&inspect)
-        .fails(5, "could not read a/CURRENT")
+        .fails(5, "could not read a/LATEST")
         .fails(5, "refuses GET with 405");
 }
 

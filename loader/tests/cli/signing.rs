@@ -25,6 +25,11 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
+/// The path of a record in the store.
+fn record(audience: &str, number: u64) -> String {
+    format!("{audience}/records/{number:020}.json")
+}
+
 const BUILD: &str = "build --store {}/s --audience a --json {}/ids";
 
 /// Runs with `RTAD_SIGN_PASSWORD` set.
@@ -34,13 +39,14 @@ fn with_password(sandbox: &Sandbox, arguments: &str, password: &str) -> Outcome 
     ))
 }
 
-/// Verifies a file of the store with the second implementation and the key of a `.pub` file.
-fn python(sandbox: &Sandbox, public_key: &str, file: &str) -> Result<(), String> {
+/// Verifies a record of an audience with the second implementation and the key of a `.pub` file.
+fn python(sandbox: &Sandbox, public_key: &str, audience: &str, number: u64) -> Result<(), String> {
+    let file = record(audience, number);
     let text = std::fs::read_to_string(key(public_key)).expect("a key");
     let checked = Command::new("python3")
         .arg(key("../minisign.py"))
         .arg(text.lines().nth(1).expect("a key's second line"))
-        .arg(sandbox.path().join("s").join(file))
+        .arg(sandbox.path().join("s").join(&file))
         .arg(file)
         .output()
         .expect("python3 is installed");
@@ -62,9 +68,9 @@ fn signatures_are_verified_by_commands_and_a_second_implementation() {
         (&signed["generation"], &signed["signed"]),
         (&1.into(), &true.into())
     );
-    assert_eq!(python(&sandbox, "a.pub", "a/manifests/1.json"), Ok(()));
+    assert_eq!(python(&sandbox, "a.pub", "a", 1), Ok(()));
     assert!(
-        python(&sandbox, "b.pub", "a/manifests/1.json")
+        python(&sandbox, "b.pub", "a", 1)
             .unwrap_err()
             .contains("signed by another key")
     );
@@ -88,32 +94,48 @@ fn signatures_are_verified_by_commands_and_a_second_implementation() {
             .run(&format!("list --store {{}}/s {keys} --json"))
             .json();
         assert_eq!(listed["audiences"][0]["generations"][1]["keys"], 1000);
-        sandbox
-            .run(&format!("rollback --store {{}}/s --audience a {keys}"))
-            .succeeds();
-        sandbox.run("rollback --store {}/s --audience a --to 2 --quiet");
+        let rollback = format!("rollback --store {{}}/s --audience a --sign-key {{}}/a.key {keys}");
+        sandbox.run(&rollback).succeeds();
+        sandbox.run(&format!("{rollback} --to 2")).succeeds();
     }
-    for name in ["verify", "rollback"] {
+    let number = 8;
+    assert_eq!(python(&sandbox, "a.pub", "a", number), Ok(()));
+    for (name, is_accepted) in [("a.pub", true), ("b.pub", false)] {
+        let public = std::fs::read_to_string(key(name)).expect("a key");
+        let read = Command::new("python3")
+            .arg(key("../snapshot_reader.py"))
+            .arg(sandbox.path().join("s"))
+            .args(["a", "--check", "--public-key"])
+            .arg(public.lines().nth(1).expect("a key's second line"))
+            .output()
+            .expect("python3 is installed");
+        assert_eq!(read.status.success(), is_accepted, "{read:?}");
+    }
+    let refused = format!(
+        "{}: is signed by a key that is not among the public keys",
+        record("a", number)
+    );
+    for name in [
+        "verify --audience a",
+        "gc --audience a",
+        "list",
+        "list --audience a",
+    ] {
         sandbox
             .run(&format!(
-                "{name} --store {{}}/s --audience a --public-key {{}}/b.pub"
+                "{name} --store {{}}/s --public-key {{}}/b.pub --json"
             ))
-            .fails(
-                4,
-                ".json: is signed by a key that is not among the public keys",
-            );
+            .fails(4, &refused);
     }
-    let refused = "a/manifests/2.json: is signed by a key that is not among the public keys";
-    sandbox
-        .run("list --store {}/s --public-key {}/b.pub --json")
-        .fails(4, refused);
     let listed = sandbox.run("list --store {}/s --public-key {}/b.pub");
     assert!(
-        listed.stdout.contains("2 live unreadable: signature\n"),
+        listed
+            .stdout
+            .contains("newest record unreadable: signature\n"),
         "{listed:?}"
     );
     assert_eq!(listed.status, Some(4), "{listed:?}");
-    assert!(listed.stderr.contains(refused), "{listed:?}");
+    assert!(listed.stderr.contains(&refused), "{listed:?}");
 }
 
 #[test]
@@ -184,22 +206,17 @@ fn protected_key_takes_its_password_from_the_environment() {
         .fails(2, "RTAD_SIGN_PASSWORD is not its password");
     assert!(sandbox.store().is_empty());
     with_password(&sandbox, &build, "correct horse").json();
-    assert_eq!(
-        python(&sandbox, "protected.pub", "a/manifests/1.json"),
-        Ok(())
-    );
+    assert_eq!(python(&sandbox, "protected.pub", "a", 1), Ok(()));
     // A key without a password needs no variable, whichever tool created it.
-    for (generation, name) in [(2, "a"), (3, "checked")] {
+    for name in ["a", "checked"] {
         std::fs::copy(key(&format!("{name}.key")), sandbox.path().join("key"))
             .expect("a writable folder");
-        let build = format!("{BUILD} --sign-key {{}}/key --allow-unsigned");
-        with_password(&sandbox, &build, "whatever").json();
+        let audience = format!("of-{name}");
+        let build =
+            format!("build --store {{}}/s --audience {audience} --json --sign-key {{}}/key");
+        with_password(&sandbox, &format!("{build} {{}}/ids"), "whatever").json();
         assert_eq!(
-            python(
-                &sandbox,
-                &format!("{name}.pub"),
-                &format!("a/manifests/{generation}.json")
-            ),
+            python(&sandbox, &format!("{name}.pub"), &audience, 1),
             Ok(())
         );
     }
@@ -214,31 +231,81 @@ fn dry_run_checks_the_key_and_signs_nothing() {
     assert_eq!((&dry["signed"], sandbox.store().len()), (&false.into(), 0));
 }
 
+const UNSIGNED: &str = "a is signed, and pods with public keys refuse unsigned changes to it; \
+                        nothing was changed; sign them with --sign-key";
+
 #[test]
-fn rollback_to_an_unsigned_generation_is_refused() {
+fn unsigned_change_of_a_signed_audience_is_refused() {
     let sandbox = sandbox();
-    sandbox.run(BUILD).json();
+    sandbox.file("some", lines(&ids(IdKind::Md5, 0..9)));
+    for _ in 0..2 {
+        sandbox
+            .run(&format!("{BUILD} --sign-key {{}}/a.key"))
+            .json();
+    }
+    let before = sandbox.store();
+    for command in [
+        BUILD,
+        "publish --store {}/s --audience a",
+        "append --store {}/s --audience a {}/some",
+        "remove --store {}/s --audience a --tombstone {}/some",
+        "rollback --store {}/s --audience a",
+        "gc --store {}/s --audience a --keep 1 --min-age 0s",
+    ] {
+        sandbox.run(command).fails(4, UNSIGNED);
+        assert_eq!(sandbox.store(), before, "{command}");
+    }
+    // A gc that drops no generation writes no record.
+    for flags in ["", "--public-key {}/a.pub"] {
+        sandbox
+            .run(&format!("gc --store {{}}/s --audience a {flags}"))
+            .succeeds();
+    }
     sandbox
-        .run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned"))
+        .run("gc --store {}/s --audience a --keep 1 --min-age 0s --dry-run")
+        .succeeds();
+    assert_eq!(sandbox.store(), before);
+
+    sandbox
+        .run("rollback --store {}/s --audience a --public-key {}/a.pub")
+        .fails(2, "--public-key without --sign-key");
+}
+
+#[test]
+fn rollback_and_gc_sign_their_records() {
+    let sandbox = sandbox();
+    for _ in 0..2 {
+        sandbox
+            .run(&format!("{BUILD} --sign-key {{}}/a.key"))
+            .json();
+    }
+    let list = "list --store {}/s --public-key {}/a.pub";
+    let back = sandbox
+        .run("rollback --store {}/s --audience a --sign-key {}/a.key --json")
         .json();
-    let rollback = "rollback --store {}/s --audience a --json";
+    assert_eq!(
+        (&back["generation"], &back["signed"]),
+        (&1.into(), &true.into())
+    );
+    sandbox.run(list).succeeds();
     sandbox
-        .run(rollback)
-        .fails(4, "generation 1 has no signature, but the live one, 2, has");
-    let done = sandbox.run(&format!("{rollback} --allow-unsigned")).json();
-    assert_eq!(
-        (&done["generation"], &done["signed"]),
-        (&1.into(), &false.into())
-    );
-    assert_eq!(
-        sandbox.run(&format!("{rollback} --to 2")).json()["signed"],
-        true
-    );
+        .run("rollback --store {}/s --audience a --sign-key {}/a.key --to 2")
+        .succeeds();
+
+    let gc = "gc --store {}/s --audience a --keep 1 --min-age 0s --json";
+    std::fs::copy(key("checked.key"), sandbox.path().join("new.key")).expect("a writable folder");
+    sandbox
+        .run(&format!("{gc} --sign-key {{}}/new.key"))
+        .fails(4, "is not signed by the key of --sign-key");
+    let done = sandbox.run(&format!("{gc} --sign-key {{}}/a.key")).json();
+    assert_eq!(done["removed_generations"], serde_json::json!([1]));
+    assert_eq!(python(&sandbox, "a.pub", "a", 5), Ok(()));
+    sandbox.run(list).succeeds();
 }
 
 /// `rtad serve` with the new key alone reads what a rotation leaves.
 #[test]
-fn rotation_signs_tombstones_anew() {
+fn rotation_signs_the_next_record() {
     let sandbox = sandbox();
     sandbox.file("gone", lines(&ids(IdKind::Md5, 0..3)));
     std::fs::copy(key("checked.key"), sandbox.path().join("new.key")).expect("a writable folder");
@@ -264,7 +331,7 @@ fn rotation_signs_tombstones_anew() {
     sandbox
         .run("verify --store {}/s --audience a --probes 1000 --public-key {}/new.pub")
         .succeeds();
-    // Deltas are verified as the manifest is.
+    // A record by the old key is refused by readers of the new one.
     sandbox.file("more", lines(&ids(IdKind::Md5, 5..6)));
     sandbox
         .run(&format!(
@@ -275,20 +342,8 @@ fn rotation_signs_tombstones_anew() {
         .run("list --store {}/s --public-key {}/new.pub --json")
         .fails(
             4,
-            ".delta: is signed by a key that is not among the public keys",
+            ".json: is signed by a key that is not among the public keys",
         );
-}
-
-fn remove_signatures_of_deltas(sandbox: &Sandbox) {
-    for entry in std::fs::read_dir(sandbox.path().join("s/a/deltas")).expect("a folder of deltas") {
-        let path = entry.expect("a readable folder").path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "minisig")
-        {
-            std::fs::remove_file(path).expect("a writable folder");
-        }
-    }
 }
 
 #[test]
@@ -297,83 +352,57 @@ fn signing_run_refuses_what_others_wrote() {
     sandbox.file("evil", lines(&ids(IdKind::Md5, 5000..5001)));
     let sign = "--sign-key {}/a.key";
     sandbox.run(&format!("{BUILD} {sign}")).json();
-    // An intruder with write access has no key.
     sandbox
         .run(&format!(
             "append --store {{}}/s --audience a {sign} {{}}/evil --quiet"
         ))
         .succeeds();
-    remove_signatures_of_deltas(&sandbox);
-    let refused = ".delta: is not signed by the key of --sign-key";
+    // An intruder with write access has no key.
+    let newest = sandbox.path().join("s").join(record("a", 2));
+    let signed = std::fs::read_to_string(&newest).expect("a record");
+    let (content, _) = signed.split_once('\n').expect("a signature");
+    std::fs::write(&newest, format!("{content}\n")).expect("a writable folder");
+    let before = sandbox.store();
     for command in [
         format!("{BUILD} {sign}"),
         format!("publish --store {{}}/s --audience a {sign}"),
         format!("append --store {{}}/s --audience a {sign} {{}}/evil"),
         format!("remove --store {{}}/s --audience a {sign} {{}}/evil"),
+        format!("rollback --store {{}}/s --audience a {sign}"),
+        format!("gc --store {{}}/s --audience a {sign}"),
     ] {
-        sandbox.run(&command).fails(4, refused);
+        sandbox
+            .run(&command)
+            .fails(4, ".json: is not signed by the key of --sign-key");
     }
+    assert_eq!(sandbox.store(), before);
     sandbox.run("list --store {}/s").succeeds();
+    let list = "list --store {}/s --public-key {}/a.pub --json";
     sandbox
-        .run("list --store {}/s --public-key {}/a.pub --json")
+        .run(list)
         .fails(4, "is not signed, and public keys are configured");
-    // The way out signs it after a look at it.
-    sandbox
-        .run(&format!("{BUILD} {sign} --allow-unsigned"))
-        .json();
-    sandbox
-        .run("list --store {}/s --public-key {}/a.pub")
-        .succeeds();
+
+    // The way out is to remove the record.
+    std::fs::remove_file(&newest).expect("a writable folder");
+    sandbox.run(list).json();
+    sandbox.run(&format!("{BUILD} {sign}")).json();
+    sandbox.run(list).json();
 }
 
 #[test]
-fn unsigned_generation_is_signed_only_if_allowed() {
+fn unsigned_audience_cannot_become_signed() {
     let sandbox = sandbox();
     sandbox.run(BUILD).json();
+    let sign = format!("{BUILD} --sign-key {{}}/a.key");
     sandbox
-        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
-        .fails(
-            4,
-            "manifests/1.json: is not signed by the key of --sign-key",
-        );
+        .run(&sign)
+        .fails(4, "1.json: is not signed by the key of --sign-key")
+        .fails(4, "to begin signing, publish to a new audience");
     sandbox
-        .run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned"))
+        .run(&format!("{sign} --public-key {{}}/a.pub"))
+        .fails(4, "1.json: is not signed, and public keys are configured");
+    sandbox
+        .run(&sign.replace("--audience a", "--audience b"))
         .json();
-    sandbox
-        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
-        .json();
-}
-
-#[test]
-fn unsigned_change_of_a_signed_audience_is_refused() {
-    let sandbox = sandbox();
-    sandbox.file("some", lines(&ids(IdKind::Md5, 0..9)));
-    sandbox
-        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
-        .json();
-    let refused = "a: generation 1 is signed, and pods with public keys refuse unsigned \
-                   changes to it; nothing was changed; --sign-key signs them";
-    for command in [
-        BUILD,
-        "append --store {}/s --audience a {}/some",
-        "remove --store {}/s --audience a --tombstone {}/some",
-    ] {
-        sandbox.run(command).fails(4, refused);
-    }
-    sandbox
-        .run("verify --store {}/s --audience a --probes 1000 --public-key {}/a.pub")
-        .succeeds();
-    // A rollback that writes no delta needs no key.
-    sandbox
-        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
-        .json();
-    sandbox
-        .run("rollback --store {}/s --audience a --quiet")
-        .succeeds();
-    // Once a build has left signatures, changes need no key either.
-    sandbox.run(&format!("{BUILD} --allow-unsigned")).json();
-    sandbox
-        .run("remove --store {}/s --audience a {}/some")
-        .succeeds();
-    sandbox.run(BUILD).json();
+    assert_eq!(python(&sandbox, "a.pub", "b", 1), Ok(()));
 }

@@ -253,7 +253,11 @@ function factsOf({ snapshot, name, max_age_seconds: limit }, reading) {
   const ends = [snapshot.expires_unix_seconds, deltas.expires_unix_seconds].filter(Boolean);
   const hasDeltas = deltas.deltas > 0 || deltas.tombstones > 0;
   return facts([
-    [t("generation"), count(snapshot.generation), moment(snapshot.created_unix_seconds)],
+    [
+      t(snapshot.staged ? "staged-generation" : "generation"),
+      count(snapshot.generation),
+      moment(snapshot.created_unix_seconds),
+    ],
     [
       t("age"),
       duration(snapshot.age_seconds),

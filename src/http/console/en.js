@@ -236,6 +236,7 @@ export const en = {
   "why-expired": "Its snapshot has expired.",
   "why-too-old": "Its snapshot is {age} old, and max_age is {limit}.",
   generation: "Generation",
+  "staged-generation": "Staged generation",
   age: "Age",
   "age-limit": "at most {limit}",
   keys: "Keys",

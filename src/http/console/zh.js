@@ -235,6 +235,7 @@ export const zh = {
   "why-expired": "快照已过期。",
   "why-too-old": "快照生成于 {age}前，超过 max_age（{limit}）。",
   generation: "代",
+  "staged-generation": "灰度中的代",
   age: "快照年龄",
   "age-limit": "上限 {limit}",
   keys: "设备数",

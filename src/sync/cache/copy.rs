@@ -14,8 +14,7 @@ use rtad_store::ByteSink;
 /// A chunk being copied into the cache. Dropped without [`ChunkCopy::keep`], it leaves no file.
 #[derive(Debug)]
 pub(crate) struct ChunkCopy {
-    folder: PathBuf,
-    name: String,
+    path: PathBuf,
     errors: Arc<CacheErrors>,
     state: CopyState,
 }
@@ -30,10 +29,9 @@ enum CopyState {
 }
 
 impl ChunkCopy {
-    pub(super) fn new(folder: PathBuf, name: String, errors: &Arc<CacheErrors>) -> Self {
+    pub(super) fn new(path: PathBuf, errors: &Arc<CacheErrors>) -> Self {
         Self {
-            folder,
-            name,
+            path,
             errors: Arc::clone(errors),
             state: CopyState::New,
         }
@@ -47,8 +45,8 @@ impl ChunkCopy {
     pub(crate) fn keep(mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.state, CopyState::Kept) {
             CopyState::Open(aside, _) => {
-                let renamed = aside.publish(&self.folder.join(&self.name));
-                self.errors.report(&self.folder, &renamed);
+                let renamed = aside.publish(&self.path);
+                self.errors.report(&self.path, &renamed);
                 renamed
             }
             CopyState::Failed(error) => Err(error),
@@ -58,7 +56,7 @@ impl ChunkCopy {
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if matches!(self.state, CopyState::New) {
-            let (aside, file) = stage(&self.folder)?;
+            let (aside, file) = stage(&self.path)?;
             self.state = CopyState::Open(aside, file);
         }
         match &mut self.state {
@@ -71,7 +69,7 @@ impl ChunkCopy {
 impl ByteSink for ChunkCopy {
     fn take(&mut self, bytes: &[u8]) {
         let appended = self.append(bytes);
-        self.errors.report(&self.folder, &appended);
+        self.errors.report(&self.path, &appended);
         if let Err(error) = appended {
             self.state = CopyState::Failed(error);
         }

@@ -8,23 +8,32 @@ use super::errors::CacheErrors;
 use rtad_core::files::{AtomicFile, open_regular, private};
 use rtad_core::random;
 use rtad_core::snapshot::{ChunkError, ChunkReader};
+use rtad_store::layout;
 
 /// Bytes per read of a chunk.
 const READ_BYTES: usize = 1 << 20;
 
-/// A new file with a random name: processes of two containers may have the same id. Only this user
-/// can read it, as deltas are lists of md5s.
-pub fn stage(folder: &Path) -> io::Result<(AtomicFile, File)> {
+/// A new file with a random name beside `path`, whose folder is created: processes of two
+/// containers may have the same id. Only this user can read it, as deltas are lists of md5s.
+pub fn stage(path: &Path) -> io::Result<(AtomicFile, File)> {
+    let folder = path.parent().unwrap_or(path);
+    std::fs::create_dir_all(folder)?;
     let aside = folder.join(format!("{:016x}.tmp", random::number()));
     AtomicFile::create(aside, private().create_new(true))
 }
 
+/// Whether a file has the name of a half-written one.
+pub fn is_staged_name(name: &str) -> bool {
+    let random = name.strip_suffix(".tmp");
+    random.is_some_and(|random| layout::is_hex(random, 16))
+}
+
 /// Writes a small file in one step. Files of the cache are verified when they are read, so that
 /// none is synced.
-pub fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let (aside, mut file) = stage(folder)?;
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (aside, mut file) = stage(path)?;
     file.write_all(bytes)?;
-    aside.publish(&folder.join(name))
+    aside.publish(path)
 }
 
 /// Reads a file of at most `limit` bytes.

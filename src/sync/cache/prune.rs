@@ -1,105 +1,58 @@
-//! Removal of cached files that no generation needs any more. Everything here blocks.
+//! Removal of cached files that no record needs any more. Everything here blocks.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::files::read_at_most;
-use super::signed::read_signed;
-use rtad_core::snapshot::{AudienceName, Current, MAX_MANIFEST_BYTES, Manifest};
-use rtad_store::Trust;
+use super::files::is_staged_name;
+use super::records::CachedRecords;
+use rtad_core::snapshot::Current;
+use rtad_store::layout;
 
-/// Older files of a load or a write are abandoned.
+/// Older half-written files are abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Removes all files but those of `served` and of a later generation that is being loaded: the
-/// highest one, if its manifest is young. Deltas that `current` does not name are removed once they
-/// are old.
-pub fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust) -> io::Result<()> {
-    let (mut chunks, mut manifests, mut removed_when_old) = (Vec::new(), Vec::new(), Vec::new());
-    let mut signatures = Vec::new();
-    let named = || {
-        current
-            .delta_entries()
-            .map(|entry| entry.sha256.to_string())
-    };
-    let deltas: HashSet<String> = named().collect();
-    // All names first: the manifest of every listed chunk is then on disk already.
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            continue;
-        };
-        match name.rsplit_once('.') {
-            Some((digest, "chunk")) if is_hex(digest, 64) => chunks.push((digest.to_owned(), path)),
-            Some((digest, "delta")) if deltas.contains(digest) => {}
-            Some((delta, "minisig"))
-                if delta
-                    .strip_suffix(".delta")
-                    .is_some_and(|digest| deltas.contains(digest)) => {}
-            Some((delta, "minisig"))
-                if delta
-                    .strip_suffix(".delta")
-                    .is_some_and(|digest| is_hex(digest, 64)) =>
-            {
-                removed_when_old.push(path);
-            }
-            Some((random, "tmp")) if is_hex(random, 16) => removed_when_old.push(path),
-            Some((digest, "delta")) if is_hex(digest, 64) => removed_when_old.push(path),
-            Some((manifest, "minisig")) => {
-                let generation = manifest.strip_suffix(".json").and_then(generation_of);
-                signatures.extend(generation.map(|generation| (generation, path.clone())));
-            }
-            Some((digits, "json")) => {
-                if let Some(generation) = generation_of(digits)
-                    && is_manifest(&path, served.audience(), generation)
-                {
-                    manifests.push((generation, path));
-                }
-            }
-            _ => {}
+/// Removes all files but those of the newest whole generation, of the newest record, which is
+/// perhaps being loaded, and the deltas of the records in between.
+pub fn prune(records: &CachedRecords) -> io::Result<()> {
+    // Before the records are read: another process writes a record before the files that it names.
+    let listed = list(records.folder())?;
+    let kept = kept(records);
+    if kept.records.is_empty() {
+        return Ok(());
+    }
+
+    let mut needed = HashSet::new();
+    for record in &kept.records {
+        needed.insert(layout::record_name(record.sequence));
+        needed.extend(record.delta_entries().map(layout::delta_name));
+    }
+    // Generations in between were not whole, and will not be loaded: their chunks would fill the
+    // disk.
+    for record in kept.base.iter().chain(kept.records.last()) {
+        needed.insert(layout::manifest_name(&record.live_entry()));
+        // A generation that is being loaded has its manifest here before its first chunk.
+        if let Some(manifest) = records.manifest(record) {
+            needed.extend(manifest.chunks().iter().map(layout::chunk_name));
         }
     }
-    let mut needed: HashSet<String> = names_of(served).collect();
-    manifests.retain(|(generation, _)| *generation != served.generation());
-    manifests.sort_unstable();
-    let later = manifests
-        .pop_if(|(generation, path)| *generation > served.generation() && !is_abandoned(path))
-        .and_then(|(generation, path)| {
-            let name = format!("{generation}.json");
-            let file = read_signed(path.parent()?, &name, MAX_MANIFEST_BYTES, trust).ok()?;
-            trust
-                .check_manifest(served.audience(), generation, &file)
-                .ok()?;
-            Manifest::parse(&file.bytes, served.audience(), generation).ok()
-        });
-    let kept = [
-        Some(served.generation()),
-        later.as_ref().map(Manifest::generation),
-    ];
-    // A young signature without its manifest belongs to a load that has just begun.
-    let unneeded_signatures = signatures
-        .into_iter()
-        .filter(|(generation, path)| {
-            !kept.contains(&Some(*generation))
-                && (*generation <= served.generation() || is_abandoned(path))
-        })
-        .map(|(_, path)| path);
-    needed.extend(later.iter().flat_map(names_of));
-    let unneeded = chunks
-        .into_iter()
-        .filter(|(digest, _)| !needed.contains(digest))
-        .map(|(_, path)| path);
-    let abandoned = removed_when_old
-        .into_iter()
-        .filter(|path| is_abandoned(path));
-    let unneeded = unneeded.chain(unneeded_signatures);
-    for path in unneeded
-        .chain(manifests.into_iter().map(|(_, path)| path))
-        .chain(abandoned)
+
+    for ListedFile {
+        path,
+        name,
+        is_staged,
+    } in listed
     {
-        match std::fs::remove_file(path) {
+        let is_needed = if is_staged {
+            !is_abandoned(&path)
+        } else {
+            needed.contains(&name)
+        };
+        if is_needed {
+            continue;
+        }
+        match std::fs::remove_file(&path) {
             // Removed by another process.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             removed => removed?,
@@ -108,29 +61,78 @@ pub fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust)
     Ok(())
 }
 
-/// Whether it is the part of a name that the cache makes of a digest or a random number.
-fn is_hex(text: &str, length: usize) -> bool {
-    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    text.len() == length && text.bytes().all(is_digit)
+/// A file of the cache.
+struct ListedFile {
+    path: PathBuf,
+    name: String,
+    /// Whether it is half-written.
+    is_staged: bool,
 }
 
-/// The generation in the name of a manifest.
-fn generation_of(digits: &str) -> Option<u64> {
-    let generation: u64 = digits.parse().ok()?;
-    (generation.to_string() == digits).then_some(generation)
+/// Whether a file of a folder has a name that the cache gives there.
+type IsOurs = fn(&str) -> bool;
+
+/// The files of an audience. Others in its folders are not the cache's.
+fn list(folder: &Path) -> io::Result<Vec<ListedFile>> {
+    let is_ours: [(&str, IsOurs); 4] = [
+        ("records", |name| layout::record_number(name).is_some()),
+        ("manifests", layout::is_manifest_name),
+        ("chunks", layout::is_chunk_name),
+        ("deltas", |name| layout::delta_sequence(name).is_some()),
+    ];
+    let mut files = Vec::new();
+    for (part, is_ours) in is_ours {
+        let entries = match std::fs::read_dir(folder.join(part)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let is_staged = is_staged_name(&name);
+            if is_staged || is_ours(&name) {
+                let path = entry.path();
+                files.push(ListedFile {
+                    path,
+                    name,
+                    is_staged,
+                });
+            }
+        }
+    }
+    Ok(files)
 }
 
-/// Whether a file is the manifest that its name says: a date is a number too.
-fn is_manifest(path: &Path, audience: &AudienceName, generation: u64) -> bool {
-    let bytes = read_at_most(path, MAX_MANIFEST_BYTES);
-    bytes.is_ok_and(|bytes| Manifest::parse(&bytes, audience, generation).is_ok())
+/// The records that stay.
+struct Kept {
+    /// The newest whole one.
+    base: Option<Current>,
+    /// All of them, in order.
+    records: Vec<Current>,
 }
 
-fn names_of(manifest: &Manifest) -> impl Iterator<Item = String> {
-    manifest
-        .chunks()
-        .iter()
-        .map(|entry| entry.digest.to_string())
+/// The record of the newest whole generation, and of the later ones those that a start applies. Of
+/// records of one publish, the last one with its deltas has all changes of those before.
+fn kept(records: &CachedRecords) -> Kept {
+    let (base, later) = match records.last() {
+        Some(state) => (Some(state.base), state.later),
+        None => (None, records.read()),
+    };
+    let mut kept: Vec<Current> = Vec::new();
+    for record in later {
+        if records.has_deltas(&record) {
+            let published = record.published_sequence();
+            kept.retain(|before| before.published_sequence() != published);
+        }
+        kept.push(record);
+    }
+    kept.splice(0..0, base.clone());
+    Kept {
+        base,
+        records: kept,
+    }
 }
 
 /// Whether a file is older than [`ABANDONED`].

@@ -7,7 +7,9 @@ use tempfile::TempDir;
 use super::*;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuiltChunk, GenerationFacts, ManifestBuilder, chunk_runs};
+use rtad_core::snapshot::{
+    BuiltChunk, BuiltDelta, Current, GenerationFacts, ManifestBuilder, chunk_runs,
+};
 use rtad_store::ByteSink;
 
 /// A cache in a folder of its own, with the metrics that count its errors.
@@ -23,6 +25,7 @@ impl CacheFixture {
         let cache = Cache::new(
             folder.path().join("made/when/needed"),
             Trust::default(),
+            None,
             Arc::clone(&telemetry),
         );
         Self {
@@ -37,6 +40,7 @@ impl CacheFixture {
         Cache::new(
             self.cache.root.clone(),
             Trust::default(),
+            None,
             Arc::clone(&self.telemetry),
         )
     }
@@ -53,29 +57,32 @@ impl CacheFixture {
         self.cache.folder(&audience())
     }
 
+    /// Paths below the audience's folder, sorted.
     fn files(&self) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.folder()) else {
-            return Vec::new();
-        };
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names = Vec::new();
+        for part in ["records", "manifests", "chunks", "deltas"] {
+            for entry in std::fs::read_dir(self.folder().join(part))
+                .into_iter()
+                .flatten()
+            {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                names.push(format!("{part}/{name}"));
+            }
+        }
         names.sort_unstable();
         names
     }
 
-    fn chunk_files(&self) -> usize {
-        self.files()
-            .iter()
-            .filter(|name| name.ends_with(".chunk"))
-            .count()
+    fn count(&self, part: &str) -> usize {
+        let files = self.files();
+        files.iter().filter(|name| name.starts_with(part)).count()
     }
 }
 
-/// A generation with its chunks' bytes.
+/// A record, and the generation that it names, with its chunks' bytes.
 struct Built {
     manifest: Manifest,
-    current: Current,
+    live: Live,
     chunks: Vec<Vec<u8>>,
 }
 
@@ -87,36 +94,30 @@ impl Built {
         keys.sort_unstable();
         let spec = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let mut builder = ManifestBuilder::new(spec, 0.0001);
-        let built: Vec<_> = chunk_runs(&keys, 16_384)
-            .map(|run| BuiltChunk::build(&spec, run))
-            .collect();
-        built.iter().for_each(|chunk| builder.add(chunk));
+        let mut chunks = Vec::new();
+        for run in chunk_runs(&keys, 16_384) {
+            let chunk = BuiltChunk::build(&spec, run);
+            builder.add(&chunk);
+            chunks.push(chunk.bytes.to_vec());
+        }
         let manifest = builder.finish(audience(), GenerationFacts::default());
         let manifest = manifest.unwrap().numbered(generation);
         let current = Current::new(sequence, generation, &manifest.to_bytes(), None);
         Self {
             manifest,
-            current,
-            chunks: built
-                .into_iter()
-                .map(|chunk| chunk.bytes.to_vec())
-                .collect(),
+            live: live(&current),
+            chunks,
         }
     }
 
+    /// As a pod does: the record, the manifest, the chunks in pieces.
     async fn begin(&self, cache: &Cache) {
+        cache.put_record(&audience(), &self.live).await;
         cache
-            .begin(
-                &self.manifest,
-                Signed {
-                    bytes: self.manifest.to_bytes(),
-                    signature: None,
-                },
-            )
+            .put_manifest(&self.manifest, self.manifest.to_bytes())
             .await;
     }
 
-    /// Writes the chunks in pieces, as the store delivers them.
     fn copy(&self, cache: &Cache) {
         for (entry, bytes) in self.manifest.chunks().iter().zip(&self.chunks) {
             let mut copy = cache.copy(&self.manifest, entry);
@@ -128,7 +129,7 @@ impl Built {
     async fn put(&self, cache: &Cache) {
         self.begin(cache).await;
         self.copy(cache);
-        cache.commit(&self.manifest, &self.current).await;
+        cache.prune(&audience()).await;
     }
 
     /// Number of its chunks that the cache returns.
@@ -139,6 +140,22 @@ impl Built {
         }
         found
     }
+}
+
+/// The record with this content.
+fn live(current: &Current) -> Live {
+    let object = [&current.to_bytes()[..], b"\n"].concat();
+    Live::parse(&Trust::default(), &audience(), current.sequence, &object).unwrap()
+}
+
+/// The next record of an audience, with a delta of one key.
+fn appended(to: &Current, key: &str) -> (Live, BuiltDelta) {
+    let mut next = to.next();
+    let key = DeviceKey::of_canonical(key.as_bytes());
+    let added = vec![(key, None)];
+    let delta = BuiltDelta::with_values(next.sequence, next.sequence, &added, Vec::new()).unwrap();
+    next.deltas = vec![delta.delta.entry().clone()];
+    (live(&next), delta)
 }
 
 fn audience() -> AudienceName {
@@ -155,43 +172,34 @@ fn age(path: &Path) {
         .unwrap();
 }
 
+/// The generation that a start without the store serves.
 async fn last_generation(cache: &Cache) -> Option<u64> {
-    cache
-        .last(&audience())
-        .await
-        .map(|(state, _)| state.current.generation)
+    let state = cache.last(&audience()).await?;
+    Some(state.base.generation)
 }
 
 #[tokio::test]
-async fn committed_generation_is_found_by_the_next_process() {
+async fn whole_generation_is_found_by_the_next_process() {
     let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
-    assert_eq!(
-        (
-            last_generation(&fixture.cache).await,
-            built.found(&fixture.cache).await
-        ),
-        (None, 0)
-    );
+    assert_eq!(last_generation(&fixture.cache).await, None);
+    assert_eq!(built.found(&fixture.cache).await, 0);
     built.put(&fixture.cache).await;
+
     let next = fixture.shared();
-    assert_eq!(
-        (last_generation(&next).await, built.found(&next).await),
-        (Some(1), 4)
-    );
+    assert_eq!(last_generation(&next).await, Some(1));
+    assert_eq!(built.found(&next).await, 4);
     assert_eq!((fixture.files().len(), fixture.errors()), (6, 0));
 }
 
 #[tokio::test]
 async fn unverified_copy_leaves_no_file() {
     let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
-    built.begin(&fixture.cache).await;
-    let mut copy = fixture
-        .cache
-        .copy(&built.manifest, &built.manifest.chunks()[0]);
+    let entry = &built.manifest.chunks()[0];
+    let mut copy = fixture.cache.copy(&built.manifest, entry);
     copy.take(b"half of a chunk");
-    assert_eq!(fixture.files().len(), 2);
+    assert_eq!(fixture.count("chunks"), 1);
     drop(copy);
-    assert_eq!(fixture.files(), ["1.json"]);
+    assert_eq!(fixture.count("chunks"), 0);
 }
 
 #[tokio::test]
@@ -199,33 +207,31 @@ async fn damaged_file_is_deleted_and_counted() {
     let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
     built.put(&fixture.cache).await;
     let path = |index: usize| {
-        fixture
-            .folder()
-            .join(format!("{}.chunk", built.manifest.chunks()[index].digest))
+        let digest = built.manifest.chunks()[index].digest;
+        fixture.folder().join(format!("chunks/{digest}.chunk"))
     };
     let mut flipped = built.chunks[0].clone();
     *flipped.last_mut().unwrap() ^= 1;
     std::fs::write(path(0), &flipped).unwrap();
     std::fs::write(path(1), &built.chunks[1][..100]).unwrap();
     std::fs::write(path(2), b"").unwrap();
-    assert_eq!(
-        (
-            built.found(&fixture.cache).await,
-            fixture.errors(),
-            fixture.chunk_files()
-        ),
-        (1, 3, 1)
-    );
+    assert_eq!(built.found(&fixture.cache).await, 1);
+    assert_eq!((fixture.errors(), fixture.count("chunks")), (3, 1));
 
-    // No start without a state, or with a manifest that it does not name.
-    std::fs::write(fixture.folder().join("1.json"), b"{}").unwrap();
-    assert_eq!(
-        (last_generation(&fixture.cache).await, fixture.errors()),
-        (None, 4)
-    );
-    built.put(&fixture.cache).await;
-    std::fs::write(fixture.folder().join("served.json"), b"<html>").unwrap();
+    // No start with a manifest that the record does not name, or without a record.
+    let manifest = fixture
+        .files()
+        .into_iter()
+        .find(|name| name.starts_with("manifests"));
+    std::fs::write(fixture.folder().join(manifest.unwrap()), b"{}").unwrap();
     assert_eq!(last_generation(&fixture.cache).await, None);
+    assert_eq!(fixture.errors(), 4);
+    built.put(&fixture.cache).await;
+    assert_eq!(last_generation(&fixture.cache).await, Some(1));
+    let record = fixture.folder().join("records/00000000000000000001.json");
+    std::fs::write(record, b"<html>").unwrap();
+    assert_eq!(last_generation(&fixture.cache).await, None);
+    assert_eq!((fixture.errors(), fixture.count("records")), (5, 0));
 }
 
 #[tokio::test]
@@ -235,69 +241,84 @@ async fn only_served_and_loading_generations_are_kept() {
         [(1, "a"), (2, "b"), (3, "c")].map(|(n, seed)| Built::new(n, n, seed));
     first.put(&fixture.cache).await;
     second.put(&fixture.cache).await;
-    assert_eq!(
-        (
-            first.found(&fixture.cache).await,
-            second.found(&fixture.cache).await
-        ),
-        (0, 4)
-    );
+    assert_eq!(first.found(&fixture.cache).await, 0);
+    assert_eq!(second.found(&fixture.cache).await, 4);
 
-    // Another process is loading the third generation while this one commits the second again.
+    // Another process is loading the third generation while this one prunes.
     let other = fixture.shared();
     third.begin(&other).await;
     third.copy(&other);
-    second.put(&fixture.cache).await;
-    assert_eq!(
-        (
-            second.found(&fixture.cache).await,
-            third.found(&other).await
-        ),
-        (4, 4)
-    );
-
-    // The load was abandoned.
-    age(&fixture.folder().join("3.json"));
-    let date = fixture.folder().join("20260101.json");
-    std::fs::write(&date, "{}").unwrap();
-    age(&date);
-    let staged = fixture.folder().join("0123456789abcdef.tmp");
+    std::fs::remove_file(fixture.folder().join(format!(
+        "chunks/{}.chunk",
+        third.manifest.chunks()[0].digest
+    )))
+    .unwrap();
+    let foreign = fixture.folder().join("manifests/20260101.json");
+    std::fs::write(&foreign, "{}").unwrap();
+    let staged = fixture.folder().join("chunks/0123456789abcdef.tmp");
     for is_old in [false, true] {
         std::fs::write(&staged, b"x").unwrap();
         if is_old {
             age(&staged);
         }
-        second.put(&fixture.cache).await;
+        fixture.cache.prune(&audience()).await;
         assert_eq!(staged.exists(), !is_old);
     }
-    assert_eq!(
-        (
-            third.found(&other).await,
-            fixture.chunk_files(),
-            fixture.errors()
-        ),
-        (0, 4, 0)
-    );
-    assert!(date.exists());
+    assert_eq!(second.found(&fixture.cache).await, 4);
+    assert_eq!(third.found(&other).await, 3);
+    assert_eq!(last_generation(&other).await, Some(2));
+    assert!(foreign.exists());
+
+    third.put(&other).await;
+    assert_eq!(last_generation(&fixture.cache).await, Some(3));
+    assert_eq!((fixture.count("chunks"), fixture.errors()), (4, 0));
+}
+
+/// Records of a generation that is not whole: the newest with its deltas, and later ones.
+#[tokio::test]
+async fn later_records_stay_and_do_not_grow() {
+    let fixture = CacheFixture::new();
+    let cache = &fixture.cache;
+    let whole = Built::new(1, 1, "a");
+    whole.put(cache).await;
+    let mut newest = Built::new(2, 2, "b").live.current;
+    cache.put_record(&audience(), &live(&newest)).await;
+    for number in 3..20 {
+        let (next, delta) = appended(&newest, &format!("key-{number}"));
+        cache.put_record(&audience(), &next).await;
+        newest = next.current;
+        if number < 19 {
+            let entry = delta.delta.entry();
+            cache.put_delta(&audience(), entry, delta.bytes).await;
+        }
+        cache.prune(&audience()).await;
+    }
+
+    let state = cache.last(&audience()).await.unwrap();
+    assert_eq!(state.base.sequence, 1);
+    let later: Vec<u64> = state.later.iter().map(|later| later.sequence).collect();
+    assert_eq!(later, [18, 19], "the last with its delta, and the newest");
+    assert_eq!((fixture.count("records"), fixture.count("deltas")), (3, 1));
+    assert_eq!(state.newest().sequence, 19);
 }
 
 #[tokio::test]
-async fn lagging_process_does_not_revert_a_shared_cache() {
+async fn process_behind_takes_nothing_from_a_shared_cache() {
     let (ahead, behind) = (CacheFixture::new(), Built::new(1, 1, "a"));
     let lagging = ahead.shared();
-    lagging.remember_state(&audience()).await;
     behind.begin(&lagging).await;
     behind.copy(&lagging);
     Built::new(2, 2, "b").put(&ahead.cache).await;
     for _ in 0..2 {
-        lagging.commit(&behind.manifest, &behind.current).await;
-        lagging.record_deltas(&audience(), &behind.current).await;
+        behind.put(&lagging).await;
         assert_eq!(last_generation(&ahead.shared()).await, Some(2));
     }
+}
 
-    // A recreated store counts from 1: a `CURRENT` from before the first poll is replaced.
-    let anew = ahead.shared();
-    anew.remember_state(&audience()).await;
-    Built::new(1, 1, "c").put(&anew).await;
-    assert_eq!(last_generation(&ahead.shared()).await, Some(1));
+#[tokio::test]
+async fn higher_generation_is_newer_whatever_its_number() {
+    let fixture = CacheFixture::new();
+    Built::new(9, 5, "a").put(&fixture.cache).await;
+    Built::new(1, 6, "b").put(&fixture.cache).await;
+    assert_eq!(last_generation(&fixture.cache).await, Some(6));
 }

@@ -9,6 +9,7 @@ use testkit::process::{Outcome, run};
 use crate::fixture::{PLATFORMS, RULES, TestStore, key};
 use crate::rtad_process::command;
 use testkit::platform::{OCEAN_REQUEST, REQUEST_IMEI_MD5, TENCENT_REQUEST};
+use testkit::store::record_path;
 
 /// A store where the device of the two requests is an old user, and its config.
 fn served() -> (TestStore, PathBuf) {
@@ -189,10 +190,12 @@ fn headers_are_checked_and_never_printed() {
 #[test]
 fn only_audiences_of_the_platform_are_loaded() {
     let (store, config) = served();
-    // The platform's strategies do not use vip, so its broken `CURRENT` is not read.
-    std::fs::create_dir(store.path().join("vip")).unwrap();
-    std::fs::write(store.path().join("vip/CURRENT"), "broken").unwrap();
-    std::fs::write(store.path().join("old_users/CURRENT"), "broken").unwrap();
+    // The platform's strategies do not use vip, so its broken record is not read.
+    for audience in ["vip", "old_users"] {
+        let record = store.path().join(audience).join(record_path(1));
+        std::fs::create_dir_all(record.parent().unwrap()).unwrap();
+        std::fs::write(record, "broken").unwrap();
+    }
     let explained = json(&config, "ocean", OCEAN_REQUEST.as_bytes());
     let names: Vec<_> = explained["audiences"]
         .as_array()

@@ -6,6 +6,7 @@ use crate::fixture::{OLD_USERS, RULES, TestStore};
 use crate::rtad_process::Rtad;
 use testkit::client::{Client, metric};
 use testkit::process::Outcome;
+use testkit::store::newest_record;
 use testkit::wait_until;
 
 fn target() -> String {
@@ -69,13 +70,13 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
     assert_eq!(rtad.connect().get(&target()).text(), r#"{"member":true}"#);
 }
 
-/// Replaces `CURRENT` by a FIFO without a writer: opening it blocks.
+/// Replaces the newest record by a FIFO without a writer: opening it blocks.
 fn hang(store: &TestStore) {
-    let current = store.path().join("old_users/CURRENT");
-    std::fs::remove_file(&current).unwrap();
+    let record = newest_record(&store.path().join("old_users"));
+    std::fs::remove_file(&record).unwrap();
     assert!(
         std::process::Command::new("mkfifo")
-            .arg(&current)
+            .arg(&record)
             .status()
             .unwrap()
             .success()

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{FixtureServer, OLD_USERS, TestStore, key};
 use testkit::client::{Client, metric};
+use testkit::store::record_path;
 use testkit::wait_until;
 
 fn readyz(admin: &mut Client) -> (u16, String) {
@@ -37,7 +38,8 @@ fn readiness_starts_with_first_snapshots_and_ends_with_drain() {
     server.poll();
     assert_eq!(readyz(&mut admin), (200, "ready\n".to_owned()));
 
-    std::fs::write(server.store.path().join("a/CURRENT"), "nonsense").unwrap();
+    let record = format!("a/{}", record_path(2));
+    std::fs::write(server.store.path().join(&record), "nonsense").unwrap();
     server.poll();
     assert_eq!(
         readyz(&mut admin),
@@ -60,10 +62,7 @@ fn readiness_starts_with_first_snapshots_and_ends_with_drain() {
         "{a}"
     );
     assert!(
-        a["last_sync"]["error"]
-            .as_str()
-            .unwrap()
-            .contains("a/CURRENT"),
+        a["last_sync"]["error"].as_str().unwrap().contains(&record),
         "{a}"
     );
     assert_eq!(

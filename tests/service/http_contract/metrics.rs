@@ -110,6 +110,7 @@ fn metrics_have_documented_names_and_closed_label_sets() {
         ("rtad_snapshot_expected_fpr", "gauge"),
         ("rtad_snapshot_overlap_ratio", "gauge"),
         ("rtad_snapshot_mixed", "gauge"),
+        ("rtad_snapshot_staged", "gauge"),
         ("rtad_tiers_missing", "gauge"),
         ("rtad_snapshot_fill_ratio", "gauge"),
         ("rtad_sync_total", "counter"),

@@ -14,51 +14,60 @@ fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {
 }
 
 #[test]
-fn damaged_current_is_rejected_until_repaired() {
+fn damaged_record_is_rejected_until_repaired() {
     Bench::new().survives_each(|candidate| {
-        let whole = &candidate.sound["CURRENT"];
-        let [up, served] = [candidate.generation(), candidate.generation() - 1];
+        let (path, whole) = (candidate.record_path(), candidate.record());
+        let in_store = format!("{AUDIENCE}/{path}");
+        let (up, number) = (candidate.generation(), candidate.current.sequence);
         let mut other_digest = candidate.current_json();
         other_digest["manifest_sha256"] = "0".repeat(64).into();
+        let mut other_number = candidate.current_json();
+        other_number["sequence"] = (number + 1).into();
+        let damage = |name: &str, result, words: &str| {
+            Damage::new(name, result, format!("{in_store}: {words}"))
+        };
+
         let mut damages = vec![
-            Damage::new(
-                "truncated",
-                "format",
-                format!("old_users/CURRENT: {NOT_JSON}"),
-            )
-            .file("CURRENT", &whole[..whole.len() / 2]),
-            Damage::new(
-                "4097 bytes",
+            damage("truncated", "format", NOT_JSON).file(&path, &whole[..whole.len() / 2]),
+            damage(
+                "too large",
                 "too_large",
-                "CURRENT is 4097 bytes, the limit is 4096",
+                "the record is 69634 bytes, the limit is 69633",
             )
-            .file("CURRENT", vec![b' '; 4097]),
+            .file(&path, vec![b' '; 69634]),
+            damage("another number", "format", "sequence is ")
+                .file(&path, other_number.to_string()),
             Damage::new(
-                "deleted",
+                "a manifest that is not there",
                 "not_found",
-                "old_users/CURRENT is gone, and generation ",
+                format!("manifests/{up}-{}.json does not exist", "0".repeat(64)),
             )
-            .deleted("CURRENT"),
-            Damage::new(
-                "another digest",
-                "digest",
-                format!("manifests/{up}.json: digest is "),
-            )
-            .file("CURRENT", other_digest.to_string()),
+            .other_record(candidate, other_digest.to_string()),
         ];
-        if served > 1 {
-            let stale = format!(
-                "CURRENT is stale: it names generation {}, generation {served} is served and \
-                 no rollback is recorded",
-                served - 1
+        // All records are gone, as the folder's mount is.
+        let mut gone = Damage::new("gone", "not_found", "old_users/records is empty, and ");
+        for record in (1..=number).map(record_path) {
+            gone = gone.deleted(&record);
+        }
+        damages.push(gone);
+
+        // The generation before the served one.
+        if up > 2 {
+            let stale = |found: u64| {
+                format!(
+                    "newest record has number {found} and generation {}, but ",
+                    up - 2
+                )
+            };
+            damages.push(
+                Damage::new("an old copy", "stale", stale(number - 2))
+                    .deleted(&record_path(number - 1))
+                    .deleted(&path),
             );
-            let before = &candidate.sound[&format!("manifests/{}.json", served - 1)];
-            damages.extend([("an old copy", served - 1), ("back", up + 5)].map(
-                |(name, sequence)| {
-                    let current = Current::new(sequence, served - 1, before, None);
-                    Damage::new(name, "stale", &*stale).file("CURRENT", current.to_bytes())
-                },
-            ));
+            let older = candidate.current.entry(up - 2).unwrap();
+            let manifest = &candidate.sound[&manifest_path(&older)];
+            let back = Current::new(number, up - 2, manifest, None);
+            damages.push(Damage::new("back", "stale", stale(number)).file(&path, back.to_bytes()));
         }
         damages
     });
@@ -70,8 +79,7 @@ fn damaged_manifest_is_rejected_until_repaired() {
         let path = candidate.manifest_path();
         let in_store = format!("{AUDIENCE}/{path}");
         let whole = &candidate.sound[&path];
-        let before =
-            candidate.sound[&format!("manifests/{}.json", candidate.generation() - 1)].clone();
+        let before = candidate.sound[&candidate.manifest_path_before()].clone();
         // Consistent sizes: only the limit and the file itself contradict them.
         let claim = |bytes: u64| {
             let mut json = candidate.manifest_json();
@@ -118,10 +126,8 @@ fn damaged_chunk_is_rejected_until_repaired() {
         let (path, whole) = (candidate.chunk_path(0), candidate.chunk(0));
         let in_store = format!("{AUDIENCE}/{path}");
         // The other set's chunk of the same shards has the same header: only the digest differs.
-        let before: Value = {
-            let path = format!("manifests/{}.json", candidate.generation() - 1);
-            serde_json::from_slice(&candidate.sound[&path]).unwrap()
-        };
+        let before = &candidate.sound[&candidate.manifest_path_before()];
+        let before: Value = serde_json::from_slice(before).unwrap();
         let before = format!(
             "chunks/{}.chunk",
             before["chunks"][0]["digest"].as_str().unwrap()

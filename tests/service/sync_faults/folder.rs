@@ -23,13 +23,13 @@ fn symlinked_store_is_followed_when_the_link_changes() {
 
 /// Opening a pipe would wait for its writer, on one more thread per poll.
 #[test]
-fn pipe_in_place_of_current_is_refused_at_once() {
+fn pipe_in_place_of_a_record_is_refused_at_once() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &keys(1, 1000, |shard| shard), &Spec::small());
     let text = "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\n\
                 exclude = [\"old_users\"]\n";
     let mut server = Server::start(config(depot.url(), text, NEVER));
-    let path = depot.path(AUDIENCE, "CURRENT");
+    let path = depot.path(AUDIENCE, &depot.newest_record(AUDIENCE));
     std::fs::remove_file(&path).unwrap();
     assert!(
         std::process::Command::new("mkfifo")

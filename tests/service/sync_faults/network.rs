@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use rtad_store::STALL_TIMEOUT;
+use rtad::sync::{Shared, Syncer};
+use rtad_store::{STALL_TIMEOUT, Store};
 use testkit::server::{Fault, FileServer};
 
 use super::*;
@@ -127,7 +128,12 @@ fn pod_survives_nonsense_answers() {
     let mut network = Network::small();
     let forbidden = Fault::Status("403 Forbidden", "");
     for (fault, word, result, words) in [
-        (Fault::Dead, "", "store", "could not read old_users/CURRENT"),
+        (
+            Fault::Dead,
+            "",
+            "store",
+            "could not read old_users/records/",
+        ),
         (forbidden, "", "store", "403 Forbidden"),
         (forbidden, "chunks/", "store", "403 Forbidden"),
         (
@@ -138,7 +144,7 @@ fn pod_survives_nonsense_answers() {
         ),
         (
             Fault::Html,
-            "CURRENT",
+            "records/",
             "format",
             "is not valid in version 1 of the format",
         ),
@@ -154,13 +160,13 @@ fn pod_survives_nonsense_answers() {
             "truncated",
             "has 35 bytes, expected ",
         ),
-        (Fault::EndlessChunked, "CURRENT", "store", "Content-Length"),
+        (Fault::EndlessChunked, "records/", "store", "Content-Length"),
         (Fault::EndlessChunked, "chunks/", "store", "Content-"),
         (
             Fault::EndlessLength,
-            "CURRENT",
+            "records/",
             "too_large",
-            "bytes, the limit is 4096",
+            "bytes, the limit is 69633",
         ),
         (
             Fault::EndlessLength,
@@ -183,7 +189,7 @@ fn pod_survives_nonsense_answers() {
 #[test]
 fn error_after_retries_names_the_status() {
     let mut network = Network::small();
-    for word in ["manifests/", "CURRENT"] {
+    for word in ["manifests/", "records/"] {
         let status = "500 Internal Server Error";
         network.survives(Fault::Status(status, ""), word, "store", status);
     }
@@ -193,9 +199,9 @@ fn error_after_retries_names_the_status() {
 fn pod_survives_broken_connections() {
     let mut network = Network::small();
     for (fault, word) in [
-        (Fault::Reset, "CURRENT"),
+        (Fault::Reset, "records/"),
         (Fault::Reset, "chunks/"),
-        (Fault::Short, "CURRENT"),
+        (Fault::Short, "records/"),
         (Fault::Short, "chunks/"),
     ] {
         network.survives(fault, word, "store", "old_users/");
@@ -206,8 +212,8 @@ fn pod_survives_broken_connections() {
 fn pod_survives_reads_that_stall() {
     let mut network = Network::hasty();
     // The stall and the deadline of a poll are equal here: either ends it.
-    network.survives(Fault::Mute, "CURRENT", "store", "in 1 s");
-    for word in ["CURRENT", "chunks/"] {
+    network.survives(Fault::Mute, "records/", "store", "in 1 s");
+    for word in ["records/", "chunks/"] {
         network.survives(Fault::Drip, word, "store", "old_users/");
     }
 }
@@ -226,7 +232,7 @@ fn leaves_alone(fields: &'static str) {
     let served = network.server.generation(AUDIENCE);
     network
         .unruly
-        .misbehave(Fault::Status("503 Service Unavailable", fields), "CURRENT");
+        .misbehave(Fault::Status("503 Service Unavailable", fields), "records/");
     network
         .depot
         .publish(AUDIENCE, &network.sets[1], &network.spec);
@@ -240,9 +246,9 @@ fn leaves_alone(fields: &'static str) {
     );
     network.assert_serves(served, "busy");
     // A manual poll sends one request, at once.
-    let requests = network.unruly.requests("CURRENT");
+    let requests = network.unruly.requests("records/");
     network.server.poll();
-    assert_eq!(network.unruly.requests("CURRENT"), requests + 1);
+    assert_eq!(network.unruly.requests("records/"), requests + 1);
     network.unruly.behave();
     network.server.poll();
     network.assert_serves(served + 1, "no longer busy");
@@ -296,44 +302,91 @@ fn redirect_to_another_server_is_not_followed() {
     assert_eq!(away.requests(""), 0);
 }
 
+/// 40 pods with three audiences each: what a poll without news costs, also beside a store that is
+/// paid by the request.
 #[test]
-fn poll_without_changes_gets_304() {
-    let network = Network::small();
-    wait_until("a conditional poll", || {
-        network.unruly.answers("CURRENT", "304") >= 1
-    });
-    let read = network.unruly.answers("CURRENT", "200");
-    wait_until("three more", || {
-        network.unruly.answers("CURRENT", "304") >= 4
-    });
-    assert_eq!(network.unruly.answers("CURRENT", "200"), read);
-    network
-        .depot
-        .publish(AUDIENCE, &network.sets[1], &network.spec);
-    wait_until("the next", || network.server.generation(AUDIENCE) == 2);
-    assert!(network.unruly.answers("CURRENT", "200") > read);
+fn poll_without_news_is_one_request_per_audience() {
+    const PODS: usize = 40;
+    const POLLS: usize = 3;
+    let depot = Depot::new();
+    let names = [AUDIENCE, "vip", "others"];
+    let mut text = String::new();
+    for name in names {
+        depot.publish(name, &members(1), &Spec::small());
+        text += &format!("[[audience]]\nname = \"{name}\"\n");
+    }
+    let web = FileServer::serve(&depot.root);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut pods = Vec::new();
+    for _ in 0..PODS {
+        let shared = Shared::default();
+        let served = crate::server::Served::from(config(&web.url(), &text, OFTEN));
+        let store = Store::open(&web.url()).unwrap();
+        let sync = Syncer::new(store, served.0.plan(), shared.clone());
+        runtime.block_on(sync.poll_all());
+        pods.push((sync, shared));
+    }
+    let poll_all = || {
+        let (requests, absent) = (web.requests(""), web.answers("/records/", "404"));
+        for (sync, _) in &pods {
+            runtime.block_on(sync.poll_all());
+        }
+        let absent = web.answers("/records/", "404") - absent;
+        (web.requests("") - requests, absent)
+    };
+
+    for _ in 0..POLLS {
+        let expected = PODS * names.len();
+        assert_eq!(poll_all(), (expected, expected));
+    }
+    for (_, shared) in &pods {
+        let metrics = shared.telemetry.render();
+        for name in names {
+            let polls = format!("rtad_sync_total{{audience=\"{name}\",result=\"unchanged\"}}");
+            assert_eq!(metric(&metrics, &polls) as usize, POLLS);
+        }
+    }
+
+    // News: the record, the hint, the record after it, the delta.
+    let mut change = Change::default();
+    change.add(members(2)[0]);
+    depot.append(AUDIENCE, change);
+    let (requests, absent) = poll_all();
+    assert_eq!((requests, absent), (PODS * 6, PODS * 3));
+    let expected = PODS * names.len();
+    assert_eq!(poll_all(), (expected, expected));
 }
 
-/// nginx's tag is the time in seconds and the size: two quick writes share it.
+/// A bucket whose policy does not allow a listing answers so.
 #[test]
-fn second_write_with_the_same_coarse_tag_is_noticed() {
-    let depot = Depot::new();
-    let sets = [1, 2].map(members);
-    depot.publish(AUDIENCE, &sets[0], &Spec::small());
-    let web = FileServer::serve(&depot.root);
-    let server = Server::start(config(&web.url(), CONFIG, NEVER));
-    let written = std::time::SystemTime::now();
-    let mut sizes = std::collections::HashSet::new();
-    for set in [1, 0, 1] {
-        let generation = depot.publish(AUDIENCE, &sets[set], &Spec::small());
-        let file = depot.path(AUDIENCE, "CURRENT");
-        let file = std::fs::File::options().append(true).open(file).unwrap();
-        file.set_modified(written).unwrap();
-        sizes.insert(file.metadata().unwrap().len());
-        server.poll();
-        assert_eq!(server.generation(AUDIENCE), generation);
-    }
-    assert_eq!(sizes.len(), 1, "equal tags");
+fn store_that_answers_403_for_records_that_do_not_exist_is_told_apart() {
+    let mut network = Network::small();
+    let next = format!("/{}", record_path(2)).leak();
+    let words = "a record that does not exist must be answered with 404; many buckets answer 403 \
+                 unless the reader may list them (s3:ListBucket): ";
+    let forbidden = Fault::Status("403 Forbidden", "");
+    network.unruly.misbehave(forbidden, next);
+    wait_until("two polls", || {
+        network.server.sync_count(AUDIENCE, "store") >= 2
+    });
+    let (_, error) = network.server.last_sync(AUDIENCE);
+    assert!(
+        error.contains(words) && error.contains("403 Forbidden"),
+        "{error}"
+    );
+    network.assert_serves(1, "403");
+
+    // A pod that starts says so, too.
+    let mut late = Server::start(config(&network.unruly.url(), CONFIG, NEVER));
+    assert!(!late.is_ready());
+    let (_, error) = late.last_sync(AUDIENCE);
+    assert!(error.contains(words), "{error}");
+    network.unruly.behave();
+    late.poll();
+    assert!(late.is_ready());
 }
 
 #[test]

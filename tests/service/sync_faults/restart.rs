@@ -89,7 +89,7 @@ fn pod_with_cache_starts_without_the_store() {
         (Fault::Status("403 Forbidden", ""), "", "store"),
         (Fault::Mute, "", "store"),
         (Fault::Status("304 Not Modified", ""), "", "store"),
-        (Fault::Html, "CURRENT", "format"),
+        (Fault::Html, "records/", "format"),
     ] {
         site.unruly.misbehave(fault, word);
         let mut config = site.config(Some(&cache));
@@ -144,7 +144,7 @@ fn pod_with_cache_starts_without_the_store_directory() {
     });
     let (result, error) = server.last_sync(AUDIENCE);
     assert_eq!(result, "not_found");
-    let expected = "old_users/CURRENT is gone, and generation 1 stays served: check the store";
+    let expected = "old_users/records is empty, and generation 1 stays served: check the store";
     assert!(error.starts_with(expected), "{error}");
 }
 
@@ -195,7 +195,7 @@ fn changes_over_an_older_generation_survive_a_restart_without_the_store() {
     let mut server = site.start(Some(&cache));
     let answer = |server: &Server, key: &DeviceKey| server.connect().members(AUDIENCE, &[*key])[0];
 
-    site.unruly.misbehave(Fault::Gate, "CURRENT");
+    site.unruly.misbehave(Fault::Gate, "records/");
     site.publish(2);
     for chunk in site.depot.manifest(AUDIENCE).chunks() {
         site.depot
@@ -210,7 +210,7 @@ fn changes_over_an_older_generation_survive_a_restart_without_the_store() {
     wait_until("the changes", || answer(&server, &new[0]));
 
     // The next delta cannot be read: its tombstones apply alone.
-    site.unruly.misbehave(Fault::Gate, "CURRENT");
+    site.unruly.misbehave(Fault::Gate, "records/");
     let mut change = Change::default();
     change.add(new[1]);
     site.depot.append(AUDIENCE, change);
@@ -282,11 +282,11 @@ fn expired_audience_is_not_served_from_the_cache() {
 }
 
 #[test]
-fn store_without_current_is_no_reason_to_serve_nothing() {
+fn store_without_records_is_no_reason_to_serve_nothing() {
     let site = Site::new();
     let cache = site.cache();
     assert_serves(&mut site.start(Some(&cache)), 1, 1);
-    site.depot.put(AUDIENCE, "CURRENT", None);
+    site.depot.lose_records(AUDIENCE);
     let mut server = site.start(Some(&cache));
     assert_serves(&mut server, 1, 1);
     assert!(server.sync_count(AUDIENCE, "not_found") >= 1);
@@ -310,13 +310,8 @@ fn restart_reads_intact_chunks_from_the_cache() {
         read
     );
 
-    let files = std::fs::read_dir(cache.join(AUDIENCE))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let chunk = files
-        .into_iter()
-        .find(|path| path.extension().is_some_and(|end| end == "chunk"))
-        .unwrap();
+    let mut chunks = std::fs::read_dir(cache.join(AUDIENCE).join("chunks")).unwrap();
+    let chunk = chunks.next().unwrap().unwrap().path();
     let sound = std::fs::read(&chunk).unwrap();
     let mut damaged = sound.clone();
     damaged[100] ^= 1;

@@ -39,7 +39,7 @@ class Pod:
 
     def __init__(self, folder, devices=300_000, strategies=""):
         self.folder, self.store = folder, folder / "store"
-        self.current = self.store / "old_users" / "CURRENT"
+        self.audience = self.store / "old_users"
         self.devices = folder / "old_users.txt"
         self.devices.write_text(loader("synth", "--count", devices, "--id-kind", "imei"))
         self.load("build", "old_users", self.devices)
@@ -64,22 +64,23 @@ class Pod:
 
     @contextlib.contextmanager
     def broken_store(self):
-        """Context with an empty `CURRENT`."""
-        whole = self.current.read_bytes()
-        self.current.write_text("nonsense")
+        """Context with a damaged newest record."""
+        newest = max(self.audience.glob("records/*.json"))
+        whole = newest.read_bytes()
+        newest.write_text("nonsense")
         try:
             yield
         finally:
-            self.current.write_bytes(whole)
+            newest.write_bytes(whole)
 
     @contextlib.contextmanager
     def lost_store(self):
         """Context without the folder of the audience."""
-        shutil.move(self.current.parent, self.folder / "lost")
+        shutil.move(self.audience, self.folder / "lost")
         try:
             yield
         finally:
-            shutil.move(self.folder / "lost", self.current.parent)
+            shutil.move(self.folder / "lost", self.audience)
 
     @contextlib.contextmanager
     def broken_config(self):

@@ -329,7 +329,7 @@ def test_tables_of_other_columns_are_refused(rtad, tmp_path):
     tables = [pyarrow.table({"a": synth(3)}), pyarrow.table({"b": synth(3)})]
     with pytest.raises(ValueError, match="^source: a table with other columns than the first"):
         rtad.build(str(tmp_path / "store"), "users", iter(tables), columns="a")
-    assert not (tmp_path / "store/users/CURRENT").exists()
+    assert not (tmp_path / "store/users/records").exists()
 
 
 def test_rejected_rows_are_counted_by_reason_and_kept_in_the_file(rtad, tmp_path):
@@ -369,7 +369,7 @@ def test_exception_of_the_source_publishes_nothing(rtad, tmp_path):
 
     with pytest.raises(RuntimeError, match="^the warehouse is gone$"):
         rtad.build(str(tmp_path / "store"), "users", failing())
-    assert not (tmp_path / "store/users/CURRENT").exists()
+    assert not (tmp_path / "store/users/records").exists()
 
 
 def test_ctrl_c_ends_a_build_and_publishes_nothing(rtad, tmp_path):
@@ -391,7 +391,7 @@ def test_ctrl_c_ends_a_build_and_publishes_nothing(rtad, tmp_path):
             rtad.build(str(tmp_path / "store"), "users", endless())
     finally:
         signal.signal(signal.SIGINT, before)
-    assert not (tmp_path / "store/users/CURRENT").exists()
+    assert not (tmp_path / "store/users/records").exists()
     # The next build is not affected.
     assert rtad.build(str(tmp_path / "store"), "users", ids)["keys"] == 10_000
 
@@ -425,7 +425,7 @@ def test_exception_of_the_progress_stops_the_build(rtad, tmp_path):
     batches = (synth(10) for _ in range(100))
     with pytest.raises(StopAsyncIteration):
         rtad.build(str(tmp_path / "store"), "users", batches, progress=stop)
-    assert not (tmp_path / "store/users/CURRENT").exists()
+    assert not (tmp_path / "store/users/records").exists()
 
 
 def build_with_a_warning(rtad, store):

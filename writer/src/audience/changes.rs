@@ -14,7 +14,7 @@ use crate::error::ApiError;
 const MAX_TRIES: u32 = 20;
 
 impl Session {
-    /// Makes a change; returns the sequence of the `CURRENT` with it.
+    /// Makes a change; returns the number of the record with it.
     pub async fn apply(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
         match change {
             AudienceChange::Create(filter, fpr) => self.create(filter, fpr).await,
@@ -43,7 +43,7 @@ impl Session {
             match ledger.set(wanted.0, wanted.1).await {
                 Ok(()) => return Ok(ledger.current().sequence),
                 Err(StoreError::Conflict { .. }) => {}
-                Err(error) => return Err(self.failed("could not replace CURRENT", &error)),
+                Err(error) => return Err(self.failed("could not create the next record", &error)),
             }
         }
         Err(ApiError::Contended)
@@ -58,7 +58,7 @@ impl Session {
             {
                 Ok(Some(live)) if live.current.state != State::Deleted => Err(ApiError::Exists),
                 Ok(_) => Err(ApiError::Busy),
-                Err(error) => Err(self.failed("could not read CURRENT", &error)),
+                Err(error) => Err(self.failed("could not read the newest record", &error)),
             },
             Err(error) => Err(self.failed("could not create", &error)),
         }
@@ -78,8 +78,8 @@ impl Session {
             return Ok(None);
         }
         if base.current().is_none() && self.was_open {
-            // Deleted audiences have a `CURRENT`: this is another store, or a mount is lost.
-            let path = format!("{}/CURRENT", self.audience);
+            // Deleted audiences have records: this is another store, or a mount is lost.
+            let path = format!("{}/records", self.audience);
             return Err(StoreError::NotFound { path });
         }
         let facts = GenerationFacts {

@@ -13,7 +13,7 @@ pub type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
 
 pub enum Command {
     Write(Write),
-    /// A change of the whole audience. The reply is the sequence of the `CURRENT` with it.
+    /// A change of the whole audience. The reply is the number of the record with it.
     Change(AudienceChange, Reply<u64>),
 }
 
@@ -32,7 +32,7 @@ pub struct WaitingPermit {
 
 #[derive(Debug)]
 pub struct Written {
-    /// Sequence of the `CURRENT` with the write.
+    /// Number of the record with the write.
     pub(crate) sequence: u64,
     pub(crate) generation: u64,
     pub(crate) entombed: u64,

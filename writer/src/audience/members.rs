@@ -93,7 +93,7 @@ async fn load(
     current: Current,
     old: Option<LoadedGeneration>,
 ) -> Result<LoadedGeneration, StoreError> {
-    let manifest = store.manifest(&audience, &current).await?;
+    let manifest = store.manifest(&audience, &current.live_entry()).await?;
     let old: HashMap<Digest, Arc<Chunk>> = old
         .iter()
         .flat_map(|held| held.snapshot.chunks())

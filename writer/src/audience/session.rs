@@ -61,12 +61,12 @@ impl Session {
                 self.was_open = true;
             }
             Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
-            Err(error) => return Err(self.failed("could not read CURRENT", &error)),
+            Err(error) => return Err(self.failed("could not read the newest record", &error)),
         }
         Ok(true)
     }
 
-    /// Rereads `CURRENT`; returns whether it has changed.
+    /// Reads the newest record; returns whether it is another.
     pub async fn refresh(&mut self) -> Result<bool, ApiError> {
         let Some(ledger) = &mut self.ledger else {
             return Ok(false);
@@ -74,7 +74,7 @@ impl Session {
         ledger
             .refresh()
             .await
-            .map_err(|error| self.failed("could not read CURRENT", &error))
+            .map_err(|error| self.failed("could not read the newest record", &error))
     }
 
     pub fn is_live(&self) -> bool {
@@ -90,7 +90,11 @@ impl Session {
         {
             return Ok(facts);
         }
-        let manifest = self.store.store().manifest(&self.audience, current).await?;
+        let manifest = self
+            .store
+            .store()
+            .manifest(&self.audience, &current.live_entry())
+            .await?;
         let facts = LiveFacts {
             has_values: manifest.filter().value_bits() > 0,
             follows_window: manifest.from_window().is_some(),

@@ -1,13 +1,13 @@
 //! Writer task: the only task of this process that writes an audience.
 //!
-//! Requests wait in a queue. The task coalesces all waiting requests into one delta and one
-//! `CURRENT`, at a limited rate. A request is answered once `CURRENT` contains its change, or with
-//! the store's error.
+//! Requests wait in a queue. The task coalesces all waiting requests into one delta and one record,
+//! at a limited rate. A request is answered once a record contains its change, or with the store's
+//! error.
 //!
 //! Other processes may write the same audience; the store resolves conflicts (`rtad_store`,
-//! `write/append.rs`). A conflict makes the task reread `CURRENT`, coalesce its requests again over
+//! `write/append.rs`). A conflict makes the task read the newest record, coalesce its requests again over
 //! the new state, and retry. Answers therefore reflect the state at the time of the write. A batch
-//! without effect is answered only after `CURRENT` was found unchanged.
+//! without effect is answered only after no newer record was found.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

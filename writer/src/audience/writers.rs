@@ -92,7 +92,7 @@ impl Writers {
         answer.await.unwrap_or(Err(RequestError::Internal.into()))
     }
 
-    /// Changes a whole audience. Returns the sequence of the `CURRENT` with the change.
+    /// Changes a whole audience. Returns the number of the record with the change.
     pub async fn change(
         &self,
         audience: &AudienceName,

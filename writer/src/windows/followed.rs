@@ -83,7 +83,9 @@ enum WriteError {
     Window(#[from] Failure),
     #[error(transparent)]
     Source(#[from] SourceError),
-    #[error("CURRENT of the audience is gone: check the store's mount, or restart this process")]
+    #[error(
+        "the records of the audience are gone: check the store's mount, or restart this process"
+    )]
     LostStore,
 }
 
@@ -372,7 +374,7 @@ impl Follower {
     async fn publish(&self, session: &mut Session) -> Result<(), WriteError> {
         let base = self.store.base(&self.config.name).await?;
         if base.current().is_none() && session.written.generation > 0 {
-            // Deleted audiences have a `CURRENT`: this is another store, or a mount is lost.
+            // Deleted audiences have records: this is another store, or a mount is lost.
             return Err(WriteError::LostStore);
         }
         self.check_source(session, base.current()).await?;

@@ -2,7 +2,7 @@
 //! without the store.
 //!
 //! ```text
-//! files are read, then claimed by a conditional write of `CURRENT`
+//! files are read, then claimed by the next record
 //!       │
 //!       ▼
 //!    Waiting ──────► Held        any of the three ──► Fenced, for good: another owner's claim
@@ -60,7 +60,7 @@ pub struct Owner {
     /// Lease of the claim before; 0 if it was given back, or there was none.
     earlier_lease_seconds: u64,
     lease: Mutex<Lease>,
-    /// `CURRENT` as this owner wrote it last. Held during an upload.
+    /// The record that this owner wrote last. Held during an upload.
     current: tokio::sync::Mutex<WindowCurrent>,
     checkpoints: Mutex<Checkpoints>,
     /// A checkpoint waits for its upload.
@@ -264,7 +264,7 @@ impl Owner {
         }
     }
 
-    /// The next `CURRENT` after this one.
+    /// The content of the next record.
     fn next(&self, current: &WindowCurrent) -> WindowCurrent {
         let has_waited = self.lease.lock().has_waited(Instant::now());
         let wait_seconds = if has_waited { 0 } else { current.wait_seconds };
@@ -274,7 +274,7 @@ impl Owner {
         }
     }
 
-    /// Uploads the last checkpoint, and replaces `CURRENT` by `next` with it.
+    /// Uploads the last checkpoint, and creates the record `next` with it.
     async fn upload_as(&self, current: &mut WindowCurrent, next: WindowCurrent) -> bool {
         if !self.has_pending() {
             return true;

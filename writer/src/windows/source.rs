@@ -50,7 +50,7 @@ pub async fn live_window(
     let Some(current) = current.filter(|current| current.state != State::Deleted) else {
         return Ok(None);
     };
-    let manifest = store.manifest(audience, current).await?;
+    let manifest = store.manifest(audience, &current.live_entry()).await?;
     match manifest.from_window() {
         Some(window) => Ok(Some(window.clone())),
         None => Err(SourceError::Built {
@@ -107,7 +107,8 @@ async fn live_windows(store: &Store) -> Result<Vec<(AudienceName, AudienceName)>
         if live.current.state == State::Deleted {
             continue;
         }
-        if let Ok(manifest) = store.manifest(&audience, &live.current).await
+        let entry = live.current.live_entry();
+        if let Ok(manifest) = store.manifest(&audience, &entry).await
             && let Some(window) = manifest.from_window()
         {
             followed.push((audience, window.clone()));

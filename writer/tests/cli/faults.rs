@@ -10,7 +10,7 @@ use testkit::sandbox::{Sandbox, ids};
 
 use crate::process::{DEVICES, Serve, count, snapshot, stored};
 use testkit::client::metric;
-use testkit::store::bucket_url;
+use testkit::store::{bucket_url, newest_record};
 use testkit::wait_until;
 
 /// Requests of ten ids each.
@@ -162,7 +162,7 @@ fn failing_store_acknowledges_nothing_until_it_recovers() {
     assert_eq!(count(&stored(&sandbox), &all), 20);
 
     // The same for failing reads.
-    let live = sandbox.path().join("s/a/CURRENT");
+    let live = newest_record(&sandbox.path().join("s/a"));
     let bytes = std::fs::read(&live).unwrap();
     std::fs::write(&live, "{").unwrap();
     api.post(DEVICES, &json!({"op": "add", "ids": all}))
@@ -221,7 +221,6 @@ fn overload_is_counted() {
     assert!(!serve.metrics().contains("audience=\"b\""));
 }
 
-/// A bucket: conditional puts instead of `flock`.
 #[test]
 fn two_processes_share_an_audience_in_a_bucket() {
     let Some(url) = bucket_url("serve") else {

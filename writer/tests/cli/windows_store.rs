@@ -12,7 +12,7 @@ use rtad_core::device::DeviceKey;
 use testkit::client::metric;
 use testkit::process::{Outcome, Service};
 use testkit::sandbox::{Sandbox, command, directory_or_bucket};
-use testkit::store::Depot;
+use testkit::store::{Depot, newest_record};
 use testkit::wait_until;
 
 use crate::process::{Api, Serve, TOKEN};
@@ -272,9 +272,9 @@ fn two_owners_never_acknowledge_at_a_time() {
     assert!(!is_acknowledged(&mut earlier));
     two.log("window accepts events", 1);
     // An owner that is killed after its wait needs no other.
-    let current = sandbox.path().join("s/.windows/w/CURRENT");
+    let folder = sandbox.path().join("s/.windows/w");
     wait_until("the store knows", || {
-        std::fs::read_to_string(&current)
+        std::fs::read_to_string(newest_record(&folder))
             .unwrap()
             .contains("\"wait_seconds\":0")
     });
@@ -491,11 +491,11 @@ fn unfinished_requests_do_not_hold_the_last_checkpoint() {
         one.signal("TERM");
         let outcome = one.wait();
         assert_eq!(outcome.status, Some(status), "{outcome:?}");
-        let current = sandbox.path().join("s/.windows/w/CURRENT");
-        let current = std::fs::read_to_string(current).unwrap();
+        let record = newest_record(&sandbox.path().join("s/.windows/w"));
+        let record = std::fs::read_to_string(record).unwrap();
         assert!(
-            current.contains("\"lease_seconds\":0"),
-            "given back: {current}"
+            record.contains("\"lease_seconds\":0"),
+            "given back: {record}"
         );
         let two = serve(&sandbox, "{}/s", "two");
         assert_eq!(send(&mut two.connect(), 0..1001), 1);

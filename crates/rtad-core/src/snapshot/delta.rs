@@ -5,7 +5,7 @@
 //!      0       8  magic      "RTADDLTA"
 //!      8       4  version    1
 //!     12       4  zero
-//!     16       8  first      sequence of the `CURRENT` that first named its oldest change
+//!     16       8  first      sequence of the record that first named its oldest change
 //!     24       8  last       the same of its newest change
 //!     32       8  added      a
 //!     40       8  removed    r
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The lists are exact: a delta adds no false positives and can remove a device, which a Bloom
-//! filter cannot. `CURRENT` names the deltas that apply, oldest first; the newest delta that names
+//! filter cannot. The record names the deltas that apply, oldest first; the newest delta that names
 //! a key decides, about its value too. Applying a delta again is idempotent, so deltas can be
 //! merged during a build.
 //!
@@ -46,7 +46,7 @@ const KEY_BYTES: u64 = 16;
 const NO_VALUE: u8 = u8::MAX;
 const MAX_VALUE: u8 = 15;
 
-/// Highest number of deltas in `CURRENT`: each costs a lookup.
+/// Highest number of deltas in the record: each costs a lookup.
 pub const MAX_DELTAS: usize = 12;
 /// Highest number of keys of one delta, added and removed: 512 MiB. More keys need a build.
 pub const MAX_DELTA_KEYS: u64 = 1 << 25;
@@ -60,7 +60,7 @@ pub enum DeltaError {
     Length {
         /// Bytes received.
         found: u64,
-        /// Size in `CURRENT`.
+        /// Size in the record.
         expected: u64,
     },
     /// Not a delta file.
@@ -72,7 +72,7 @@ pub enum DeltaError {
         /// The version of the file.
         found: u32,
     },
-    /// A field contradicts `CURRENT`.
+    /// A field contradicts the record.
     #[error("{field} at byte {offset} is {found}, expected {expected}")]
     Field {
         /// The field's name.
@@ -103,7 +103,7 @@ pub enum DeltaError {
     Digest {
         /// Digest of the bytes read.
         found: Digest,
-        /// Digest in `CURRENT`.
+        /// Digest in the record.
         expected: Digest,
     },
 }
@@ -119,13 +119,13 @@ impl DeltaError {
     }
 }
 
-/// The entry of a delta in `CURRENT` or a manifest.
+/// The entry of a delta in the record or a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeltaEntry {
-    /// Sequence of the first `CURRENT` with its oldest change.
+    /// Sequence of the first record with its oldest change.
     pub first: u64,
-    /// Sequence of the first `CURRENT` with its newest change; part of the file's name.
+    /// Sequence of the first record with its newest change; part of the file's name.
     pub last: u64,
     /// Keys added.
     pub added: u64,

@@ -1,4 +1,4 @@
-//! JSON of `CURRENT` and the manifests: strict parsing and errors.
+//! JSON of records and manifests: strict parsing and errors.
 //!
 //! Parsing has two steps. The first reads only `format` and `version`, to distinguish a newer
 //! version from a broken file. The second reads all fields; an unknown field is an error, because
@@ -13,15 +13,15 @@ use super::Fault;
 use super::name::Digest;
 use crate::filter::SizingError;
 
-/// Size limit of `CURRENT`.
-pub const MAX_CURRENT_BYTES: u64 = 4096;
+/// Size limit of a record.
+pub const MAX_RECORD_BYTES: u64 = 64 << 10;
 /// Size limit of a manifest: four times the size for 4,096 chunks.
 pub const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
 /// The version of both formats.
 pub const VERSION: u32 = 1;
 
-/// Reason why a `CURRENT` or manifest is rejected.
+/// Reason why a record or manifest is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
@@ -72,7 +72,7 @@ pub enum ManifestError {
     Digest {
         /// Digest of the bytes read.
         found: Digest,
-        /// Digest in `CURRENT`.
+        /// Digest in the record.
         expected: Digest,
     },
     /// The file does not have its published size.

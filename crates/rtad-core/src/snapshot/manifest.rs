@@ -1,6 +1,6 @@
 //! Manifest: the filter parameters, statistics and chunks of a generation.
 //!
-//! A [`Manifest`] is always checked: against the `CURRENT` that names it, or, for an older
+//! A [`Manifest`] is always checked: against the record that names it, or, for an older
 //! generation, against the audience and generation in its path.
 
 mod checks;
@@ -8,7 +8,7 @@ mod checks;
 use serde::{Deserialize, Serialize};
 
 use super::chunk::ChunkEntry;
-use super::current::{Current, check_in_order};
+use super::current::{GenerationEntry, check_in_order};
 use super::delta::DeltaEntry;
 use super::json::{
     MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, present,
@@ -93,7 +93,7 @@ pub(super) struct OverflowKeys {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folded {
-    /// The sequence of the `CURRENT` at the start of the build: deltas up to it are merged.
+    /// The sequence of the record at the start of the build: deltas up to it are merged.
     pub through: u64,
     /// The merged deltas, oldest first; the last may have later changes, too. A rollback to an
     /// older generation applies them again. Set by the publish.
@@ -248,7 +248,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Parses the manifest that a `CURRENT` names, after checking its size and digest.
+    /// Parses the manifest that a record names, after checking its size and digest.
     ///
     /// # Errors
     ///
@@ -256,17 +256,17 @@ impl Manifest {
     pub fn parse_named(
         bytes: &[u8],
         audience: &AudienceName,
-        current: &Current,
+        entry: &GenerationEntry,
     ) -> Result<Self, ManifestError> {
-        let (found, expected) = (bytes.len() as u64, current.manifest_size_bytes);
+        let (found, expected) = (bytes.len() as u64, entry.manifest_size_bytes);
         if found != expected {
             return Err(ManifestError::Length { found, expected });
         }
-        let (found, expected) = (Digest::of(bytes), current.manifest_sha256);
+        let (found, expected) = (Digest::of(bytes), entry.manifest_sha256);
         if found != expected {
             return Err(ManifestError::Digest { found, expected });
         }
-        Self::parse(bytes, audience, current.generation)
+        Self::parse(bytes, audience, entry.generation)
     }
 
     /// Parses a manifest without a digest to check, such as that of an older generation.

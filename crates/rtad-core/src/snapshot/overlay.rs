@@ -2,14 +2,14 @@
 //!
 //! A lookup goes from the newest delta to the oldest; the first that names the key decides.
 //! Tombstones come before all deltas. Successive snapshots share deltas. The overlay also has the
-//! other fields of `CURRENT`: the state and the end of validity.
+//! other fields of the record: the state and the end of validity.
 //!
-//! A pod learns about a newer `CURRENT` step by step. [`Overlay::over`] is the one way from the
+//! A pod learns about a newer record step by step. [`Overlay::over`] is the one way from the
 //! served overlay to the next:
 //!
 //! | step ([`Newer`]) | state and expiry | tombstones | deltas |
 //! |---|---|---|---|
-//! | `Current`: only `CURRENT` is read | the stricter of both | served | served |
+//! | `Current`: only the record is read | the stricter of both | served | served |
 //! | `Tombstones`: only they are read | served | newer | served |
 //! | `Deltas`: all but the filters is read | newer, but a deletion stays | newer | newer, then those that the served filters need |
 //! | `Filters`: the first ones are served | served | served | served |
@@ -23,31 +23,33 @@ use crate::device::DeviceKey;
 /// Verified deltas of one generation, in memory.
 #[derive(Debug, Clone, Default)]
 pub struct Overlay {
-    /// The layers in the order of lookups: tombstones, the deltas of `CURRENT`, and while the
+    /// The layers in the order of lookups: tombstones, the deltas of the record, and while the
     /// served filters are of the generation before, its deltas.
     layers: Vec<Arc<Delta>>,
     has_tombstones: bool,
-    /// Number of layers that `CURRENT` names.
+    /// Number of layers that the record names.
     current_layers: usize,
-    /// Whether `CURRENT` names a generation of which no filters are served yet.
+    /// Whether the record names a generation of which no filters are served yet.
     is_ahead: bool,
     /// Identifies the publish of the generation.
     published_sequence: u64,
     sequence: u64,
     appended_unix_seconds: Option<u64>,
+    /// The generation that the record stages.
+    staged_generation: Option<u64>,
     validity: Validity,
 }
 
-/// A part of a newer `CURRENT` that is known, in the order in which a poll reads them.
+/// A part of a newer record that is known, in the order in which a poll reads them.
 #[derive(Debug, Clone)]
 pub enum Newer<'a> {
-    /// The file `CURRENT` alone. It restricts: making an audience available takes its deltas. A
+    /// The record alone. It restricts: making an audience available takes its deltas. A
     /// deletion has none, and is complete.
     Current(&'a Current),
     /// Its tombstones, while its other files cannot be read or are refused: erasures apply to every
     /// generation.
     Tombstones(Option<Arc<Delta>>),
-    /// Its deltas and tombstones. The served filters are those of `CURRENT`, or of an earlier
+    /// Its deltas and tombstones. The served filters are those of the record, or of an earlier
     /// generation.
     Deltas(Overlay),
     /// The first filters of the generation that it names. Its deltas are served already.
@@ -55,7 +57,7 @@ pub enum Newer<'a> {
 }
 
 impl Overlay {
-    /// The overlay of a `CURRENT`, with the files of [`Current::delta_entries`].
+    /// The overlay of a record, with the files of [`Current::delta_entries`].
     ///
     /// # Panics
     ///
@@ -66,7 +68,7 @@ impl Overlay {
                 .iter()
                 .map(|file| file.entry())
                 .eq(current.delta_entries()),
-            "files match CURRENT, in its order"
+            "files match the record, in its order"
         );
         let has_tombstones = current.tombstones.is_some();
         files[usize::from(has_tombstones)..].reverse();
@@ -78,11 +80,12 @@ impl Overlay {
             published_sequence: current.published_sequence(),
             sequence: current.sequence,
             appended_unix_seconds: current.appended_unix_seconds,
+            staged_generation: current.staged.map(|staged| staged.entry.generation),
             validity: current.validity(),
         }
     }
 
-    /// The overlay to serve after `served`, once a part of a newer `CURRENT` is known. The table of
+    /// The overlay to serve after `served`, once a part of a newer record is known. The table of
     /// the module shows its content.
     #[must_use]
     pub fn over(served: &Self, newer: Newer<'_>) -> Self {
@@ -131,7 +134,7 @@ impl Overlay {
     /// The deltas that the served filters need below those of `next`. The filters of `next` have
     /// them merged, so that they change nothing there.
     ///
-    /// The number of layers does not grow: an append drops the deltas of the `CURRENT` before, and
+    /// The number of layers does not grow: an append drops the deltas of the record before, and
     /// those over a generation of which no filters were served are merged into one. That takes time
     /// in proportion to their keys, at the publish after a refused one.
     fn needed_below(&self, next: &Self) -> Vec<Arc<Delta>> {
@@ -141,7 +144,7 @@ impl Overlay {
             true => self.current_layers,
             false => usize::from(self.has_tombstones),
         };
-        // The next CURRENT may drop a delta of `next`, but not one that served filters need.
+        // The next record may drop a delta of `next`, but not one that served filters need.
         let is_needed = |delta: &&Arc<Delta>| next.is_ahead || next.find(delta.entry()).is_none();
         let needed: Vec<_> = self.layers[first..]
             .iter()
@@ -162,6 +165,11 @@ impl Overlay {
             .map(|built| Arc::new(built.delta))
             .into_iter()
             .collect()
+    }
+
+    /// The generation that a share of the pods serves; `None` if none is staged.
+    pub const fn staged_generation(&self) -> Option<u64> {
+        self.staged_generation
     }
 
     /// Number of deltas, tombstones included.
@@ -226,7 +234,7 @@ impl Overlay {
         self.layers.first().filter(|_| self.has_tombstones)
     }
 
-    /// Sequence of `CURRENT`.
+    /// Sequence of the record.
     pub const fn sequence(&self) -> u64 {
         self.sequence
     }

@@ -50,7 +50,7 @@ pub struct DeltaReport {
 }
 
 impl DeltaReport {
-    /// Facts of a `CURRENT`.
+    /// Facts of a record.
     pub fn of(current: &Current) -> Self {
         let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
         Self {

@@ -86,7 +86,7 @@ fn decode(
     decoder.finish()
 }
 
-/// The files of one generation, to be mutated; manifest and `CURRENT` as JSON values.
+/// The files of one generation, to be mutated; manifest and record as JSON values.
 #[derive(Clone)]
 struct Files {
     current: Value,
@@ -122,14 +122,14 @@ impl Files {
         serde_json::to_vec(&self.manifest).unwrap()
     }
 
-    /// Reads all files as a service does. Repairs the digest in `CURRENT` first.
+    /// Reads all files as a service does. Repairs the digest in the record first.
     fn read(&self) -> Result<Snapshot, Box<dyn Error>> {
         let manifest = self.manifest_bytes();
         let mut current = self.current.clone();
         current["manifest_size_bytes"] = json!(manifest.len());
         current["manifest_sha256"] = json!(Digest::of(&manifest));
         let current = Current::parse(&serde_json::to_vec(&current).unwrap())?;
-        let manifest = Manifest::parse_named(&manifest, &audience(), &current)?;
+        let manifest = Manifest::parse_named(&manifest, &audience(), &current.live_entry())?;
         let mut chunks = Vec::new();
         for (entry, file) in manifest.chunks().iter().zip(&self.chunks) {
             chunks.push(decode(&manifest, entry, file, file.len().max(1))?.into());

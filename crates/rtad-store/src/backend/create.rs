@@ -29,7 +29,6 @@ impl Backend {
     /// # Errors
     ///
     /// [`StoreError::ReadOnly`], or a store error, after which the object may still appear.
-    #[allow(dead_code, reason = "the records of audiences are written with it")]
     pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> Result<bool, StoreError> {
         self.check_writable()?;
         let objects = self.objects(path).await?;

@@ -1,4 +1,4 @@
-//! Deltas: read, verified, and combined into the overlay of a `CURRENT`.
+//! Deltas: read, verified, and combined into the overlay of a record.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use crate::blocking::blocking;
 use crate::download::RangeReader;
 use crate::error::StoreError;
 use crate::layout::delta_path;
-use crate::trust::Signed;
 use rtad_core::snapshot::{AudienceName, Current, Delta, DeltaEntry, Overlay};
 
 impl Store {
@@ -35,7 +34,7 @@ impl Store {
         &self,
         audience: &AudienceName,
         entry: &DeltaEntry,
-    ) -> Result<(Delta, Signed), StoreError> {
+    ) -> Result<(Delta, Vec<u8>), StoreError> {
         let path = delta_path(audience, entry);
         let objects = self.objects(&path).await?;
         let mut reader = RangeReader::new(
@@ -44,13 +43,13 @@ impl Store {
             entry.size_bytes(),
             self.stall_timeout,
         );
-        // Not allocated at once: the size comes from `CURRENT`, which is not signed.
+        // Not allocated at once: without public keys, nobody vouches for the size.
         let mut bytes = Vec::new();
         while let Some(block) = reader.next_block().await? {
             bytes.extend_from_slice(&block);
         }
-        let (file, entry) = (self.with_signature(&path, bytes).await?, entry.clone());
-        blocking(move || Delta::parse(&file.bytes, &entry).map(|delta| (delta, file)))
+        let entry = entry.clone();
+        blocking(move || Delta::parse(&bytes, &entry).map(|delta| (delta, bytes)))
             .await
             .map_err(|source| StoreError::Delta {
                 path: path.to_string(),
@@ -74,7 +73,7 @@ impl Store {
         Ok(meta.size)
     }
 
-    /// The overlay of a `CURRENT` over its generation: deltas of `held`, the rest from the store.
+    /// The overlay of a record over its generation: deltas of `held`, the rest from the store.
     ///
     /// # Errors
     ///

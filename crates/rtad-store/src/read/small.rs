@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, UpdateVersion};
+use object_store::{ObjectStore, ObjectStoreExt as _};
 
-use crate::download::{STALL_TIMEOUT, StallTimer};
+use crate::download::StallTimer;
 use crate::error::StoreError;
 use rtad_core::snapshot::ManifestError;
 
@@ -16,36 +16,11 @@ pub async fn read_small(
     path: &Path,
     limit: u64,
     what: &'static str,
-) -> Result<(Vec<u8>, UpdateVersion), StoreError> {
-    read_small_by(
-        objects,
-        path,
-        limit,
-        what,
-        GetOptions::default(),
-        STALL_TIMEOUT,
-    )
-    .await
-}
-
-pub async fn read_small_by(
-    objects: &dyn ObjectStore,
-    path: &Path,
-    limit: u64,
-    what: &'static str,
-    options: GetOptions,
     stall_timeout: Duration,
-) -> Result<(Vec<u8>, UpdateVersion), StoreError> {
+) -> Result<Vec<u8>, StoreError> {
     let failed = |source| StoreError::backend("read", path, source);
     let mut stall = StallTimer::new(stall_timeout);
-    let object = stall
-        .wait(path, objects.get_opts(path, options))
-        .await?
-        .map_err(failed)?;
-    let version = UpdateVersion {
-        e_tag: object.meta.e_tag.clone(),
-        version: object.meta.version.clone(),
-    };
+    let object = stall.wait(path, objects.get(path)).await?.map_err(failed)?;
     let mut bytes = Vec::new();
     let mut body = object.into_stream();
     while let Some(part) = stall.wait(path, body.next()).await? {
@@ -64,5 +39,5 @@ pub async fn read_small_by(
             });
         }
     }
-    Ok((bytes, version))
+    Ok(bytes)
 }

@@ -1,17 +1,16 @@
-//! The read side of a store: opening it, and listing audiences and generations.
+//! The read side of a store: opening it, and listing audiences.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use crate::backend::Backend;
 use crate::download::STALL_TIMEOUT;
 use crate::error::StoreError;
-use crate::layout::{generation_of, manifests_path};
 use crate::trust::{PublicKey, Trust};
 use crate::url::{Location, UrlError};
 use rtad_core::snapshot::AudienceName;
@@ -55,12 +54,12 @@ impl Store {
         Location::parse(url).map(|_| ())
     }
 
-    /// A store in this process's memory: for tests of reading and of conditional puts.
+    /// A store in this process's memory: for tests.
     pub fn in_memory() -> Self {
         Self::new(Backend::over(Arc::new(InMemory::new()), "memory"))
     }
 
-    /// A store over any client that takes conditional puts, such as one that injects faults. `name`
+    /// A store over any client that creates objects conditionally, such as one that injects faults. `name`
     /// appears in messages.
     pub fn over(objects: Arc<dyn ObjectStore>, name: &str) -> Self {
         Self::new(Backend::over(objects, name))
@@ -162,56 +161,14 @@ impl Store {
         Ok(names)
     }
 
-    /// The generations that have a manifest, oldest first, live or not.
-    ///
-    /// # Errors
-    ///
-    /// A store error; [`StoreError::NoListing`] over plain HTTP.
-    pub async fn generations(&self, audience: &AudienceName) -> Result<Vec<u64>, StoreError> {
-        let ListedManifests { manifests, .. } = self.listed_manifests(audience).await?;
-        Ok(manifests
-            .into_iter()
-            .map(|(generation, _)| generation)
-            .collect())
-    }
-
-    /// The files in `manifests/`.
-    pub(crate) async fn listed_manifests(
-        &self,
-        audience: &AudienceName,
-    ) -> Result<ListedManifests, StoreError> {
-        let listed = self.backend.list(&manifests_path(audience)).await?;
-        let of = |suffix| {
-            let number = |object: ObjectMeta| {
-                Some((generation_of(object.location.filename()?, suffix)?, object))
-            };
-            let mut numbered: Vec<_> = listed.iter().cloned().filter_map(number).collect();
-            numbered.sort_unstable_by_key(|(generation, _)| *generation);
-            numbered
-        };
-        Ok(ListedManifests {
-            manifests: of(".json"),
-            signatures: of(".json.minisig"),
-        })
+    /// When a file was written, by the store's clock.
+    pub(crate) async fn written_at(&self, path: &Path) -> Result<SystemTime, StoreError> {
+        let found = self.objects(path).await?.head(path).await;
+        let found = found.map_err(|source| StoreError::backend("look up", path, source))?;
+        Ok(found.last_modified.into())
     }
 
     pub(crate) async fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
         self.backend.objects(path).await
-    }
-}
-
-/// Generations and the store's metadata of their files, oldest first.
-pub(crate) struct ListedManifests {
-    pub(crate) manifests: Vec<(u64, ObjectMeta)>,
-    /// A signature without a manifest belongs to a publish that was killed or is running.
-    pub(crate) signatures: Vec<(u64, ObjectMeta)>,
-}
-
-impl ListedManifests {
-    /// The highest number in use, by a manifest or a signature.
-    pub(crate) fn highest(&self) -> u64 {
-        let last =
-            |files: &[(u64, ObjectMeta)]| files.last().map_or(0, |(generation, _)| *generation);
-        last(&self.manifests).max(last(&self.signatures))
     }
 }

@@ -1,6 +1,6 @@
 //! Appends, also during builds, rollbacks and gcs.
 
-mod builds;
+pub mod builds;
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::*;
-use crate::write::{Change, Retention};
+use crate::write::{Change, MIN_AGE, Retention};
 use builds::{adding, append, build_over};
 use testkit::faulty_store::{LostAnswer, interleave};
 
 #[tokio::test]
-async fn append_writes_one_delta_and_current_in_every_store() {
+async fn append_writes_one_delta_and_one_record_in_every_store() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 300)).await.unwrap();
         let before = fixture.files().await;
@@ -29,12 +29,10 @@ async fn append_writes_one_delta_and_current_in_every_store() {
             .iter()
             .filter(|(path, bytes)| before.get(*path) != Some(bytes))
             .collect();
-        assert_eq!(changed.len(), 2, "{}", fixture.name());
-        assert!(
-            keys("new", 1000)
-                .iter()
-                .all(|key| after.len() == before.len() + 1 && key.shard() < u16::MAX)
-        );
+        let paths: Vec<_> = changed.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths.len(), 3, "{paths:?}");
+        assert!(paths[1].starts_with("old_users/deltas/2-"), "{paths:?}");
+        assert_eq!([paths[0], paths[2]], ["old_users/LATEST", &record(2)]);
         let snapshot = fixture.read().await.unwrap();
         assert!(
             keys("new", 1000)
@@ -51,7 +49,7 @@ async fn append_writes_one_delta_and_current_in_every_store() {
 }
 
 #[tokio::test]
-async fn many_appends_keep_deltas_few_and_current_small() {
+async fn many_appends_keep_deltas_few_and_records_small() {
     let fixture = StoreFixture::memory();
     fixture.publish(&keys("member", 30)).await.unwrap();
     let mut written = 0;
@@ -176,7 +174,6 @@ async fn long_publish_keeps_concurrent_deltas_in_every_store() {
         append(&fixture, &adding(keys("before", 10))).await.unwrap();
         let base = fixture.writer.base(&audience()).await.unwrap();
         let folded = base.folded().unwrap();
-        // In a directory, the loader holds its lock from here on.
         let publication = fixture.writer.publish(base).await.unwrap();
         append(&fixture, &adding(keys("meanwhile", 10)))
             .await
@@ -187,9 +184,7 @@ async fn long_publish_keeps_concurrent_deltas_in_every_store() {
         append(&fixture, &adding(keys("at last", 10)))
             .await
             .unwrap();
-        let manifest = build(publication.generation(), &members)
-            .0
-            .with_folded(folded);
+        let manifest = build(1, &members).0.with_folded(folded);
         let published = publication.commit(manifest).await.unwrap();
 
         // The delta that the build read was merged with the later ones: a rollback needs it whole.
@@ -222,7 +217,7 @@ async fn append_with_a_lost_answer_succeeds_once() {
     for lost in [LostAnswer::Retried, LostAnswer::Broken] {
         let (faulty, fixture) = faulty_fixture();
         fixture.publish(&keys("member", 30)).await.unwrap();
-        faulty.lose_answers("CURRENT", lost);
+        faulty.lose_answers("/records/", lost);
         let appended = append(&fixture, &adding(keys("new", 10))).await.unwrap();
         assert_eq!(appended.sequence, 2, "appended once, {lost:?}");
         let snapshot = fixture.read().await.unwrap();
@@ -324,7 +319,7 @@ fn concurrent_work_loses_no_acknowledged_append() {
             append(&fixture, &adding(keys("before", 3))).await.unwrap();
             build_over(&fixture, &keys("b", 4)).await.unwrap();
             append(&fixture, &adding(keys("since", 3))).await.unwrap();
-            faulty.age().await;
+            faulty.age(2 * MIN_AGE).await;
         });
         let acknowledged = Mutex::new(vec!["before", "since"]);
         let won = Mutex::new(Vec::new());
@@ -335,10 +330,9 @@ fn concurrent_work_loses_no_acknowledged_append() {
                     "build" => build_over(fixture, &keys("c", 4)).await.map(|_| ()),
                     "rollback" => fixture.roll_back(1).await,
                     "gc" => {
-                        // A rollback relies on a minimum age; all existing files are older.
                         let retention = Retention {
                             keep: 2,
-                            min_age: Duration::from_secs(3600),
+                            min_age: MIN_AGE,
                         };
                         fixture
                             .writer

@@ -1,5 +1,6 @@
 //! Identical concurrent appends: one succeeds, and the other gets a conflict.
 
+use super::appending::builds::{adding, append};
 use super::*;
 use crate::write::Change;
 use testkit::faulty_store::LostAnswer;
@@ -27,6 +28,31 @@ async fn identical_concurrent_appends_conflict_in_every_store() {
     }
 }
 
+/// Twenty writers append at once, with retries. All changes are live in the end.
+#[tokio::test]
+async fn appends_of_twenty_writers_are_all_live_in_every_store() {
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("member", 30)).await.unwrap();
+        let mut appends = Vec::new();
+        for writer in 0..20 {
+            let fixture = &fixture;
+            appends.push(async move {
+                let change = adding(keys(&format!("writer {writer}"), 3));
+                append(fixture, &change).await.unwrap().sequence
+            });
+        }
+        let mut sequences = futures_util::future::join_all(appends).await;
+        sequences.sort_unstable();
+        assert!(sequences.into_iter().eq(2..=21), "{}", fixture.name());
+        assert_eq!(fixture.current().await.sequence, 21);
+        let snapshot = fixture.read().await.unwrap();
+        for writer in 0..20 {
+            let added = keys(&format!("writer {writer}"), 3);
+            assert!(added.iter().all(|key| snapshot.contains(key)), "{writer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn append_with_a_lost_answer_beats_its_twin() {
     let (faulty, fixture) = faulty_fixture();
@@ -35,7 +61,7 @@ async fn append_with_a_lost_answer_beats_its_twin() {
     change.add(keys("new", 1)[0]);
     let mut first = fixture.writer.ledger(&audience()).await.unwrap();
     let mut second = fixture.writer.ledger(&audience()).await.unwrap();
-    faulty.lose_answers("CURRENT", LostAnswer::Retried);
+    faulty.lose_answers("/records/", LostAnswer::Retried);
     assert_eq!(first.append(change.clone()).await.unwrap().sequence, 2);
     let lost = second.append(change).await.unwrap_err();
     assert!(matches!(lost, StoreError::Conflict { .. }), "{lost:?}");

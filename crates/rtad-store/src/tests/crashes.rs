@@ -1,93 +1,98 @@
-//! Killed loaders: readers see the old generation, and the next loader cleans up.
+//! Killed loaders: readers see the old generation, and a gc removes what is left behind.
 
 use super::*;
+use crate::write::{MIN_AGE, Retention};
 
 /// The step at which the loader is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Killed {
-    WithTheLock,
     InAChunk,
     AfterSomeChunks,
     AfterAllChunks,
     InTheManifest,
     AfterTheManifest,
-    InCurrent,
-    AfterCurrent,
+    InTheRecord,
+    AfterTheRecord,
+    InTheHint,
 }
 
 const STEPS: [Killed; 8] = [
-    Killed::WithTheLock,
     Killed::InAChunk,
     Killed::AfterSomeChunks,
     Killed::AfterAllChunks,
     Killed::InTheManifest,
     Killed::AfterTheManifest,
-    Killed::InCurrent,
-    Killed::AfterCurrent,
+    Killed::InTheRecord,
+    Killed::AfterTheRecord,
+    Killed::InTheHint,
 ];
 
 /// Publishes `keys` up to a step. Staged files are half written.
 async fn publish_until(fixture: &StoreFixture, keys: &[DeviceKey], killed: Killed) {
     let folder = fixture.audience_folder();
-    let stage = |path: String, bytes: &[u8]| {
-        std::fs::write(folder.join(path), &bytes[..bytes.len() / 2]).unwrap()
+    let stage = |path: &str, bytes: &[u8]| {
+        let staged = folder.parent().unwrap().join(format!("{path}#1"));
+        std::fs::write(staged, &bytes[..bytes.len() / 2]).unwrap()
     };
     let base = fixture.writer.base(&audience()).await.unwrap();
-    let sequence = base.current().unwrap().sequence + 1;
+    let live = base.current().unwrap().clone();
     let publication = fixture.writer.publish(base).await.unwrap();
-    let generation = publication.generation();
-    let (manifest, chunks) = build(generation, keys);
+    let (manifest, chunks) = build(2, keys);
     for (index, chunk) in chunks.into_iter().enumerate() {
-        if (killed == Killed::InAChunk && index == 0)
-            || (killed == Killed::AfterSomeChunks && index == 5)
-        {
-            stage(
-                format!("chunks/{}.chunk#1", chunk.entry.digest),
-                &chunk.bytes,
-            );
-        }
-        if killed > Killed::AfterSomeChunks || (killed == Killed::AfterSomeChunks && index < 5) {
-            publication.put_chunk(chunk).await.unwrap();
-        }
-    }
-    let manifest_bytes = manifest.to_bytes();
-    let current = Current::new(sequence, generation, &manifest_bytes, None).to_bytes();
-    match killed {
-        Killed::InTheManifest => stage(format!("manifests/{generation}.json#1"), &manifest_bytes),
-        Killed::AfterTheManifest | Killed::InCurrent => {
-            fixture
-                .write(
-                    &format!("old_users/manifests/{generation}.json"),
-                    manifest_bytes,
-                )
-                .await;
-            if killed == Killed::InCurrent {
-                stage("CURRENT#1".to_owned(), &current);
+        if killed <= Killed::AfterSomeChunks && index == 5 {
+            if killed == Killed::InAChunk {
+                stage(chunk_path(&audience(), &chunk.entry).as_ref(), &chunk.bytes);
             }
+            return;
         }
-        Killed::AfterCurrent => {
-            publication.commit(manifest).await.unwrap();
+        publication.put_chunk(chunk).await.unwrap();
+    }
+    if killed >= Killed::AfterTheRecord {
+        publication.commit(manifest).await.unwrap();
+        fixture.write("old_users/LATEST", b"1\n".to_vec()).await;
+        if killed == Killed::InTheHint {
+            stage("old_users/LATEST", b"2\n");
+        }
+        return;
+    }
+
+    let manifest = manifest.over_generation(1).to_bytes();
+    let path = manifest_path(&audience(), &GenerationEntry::of(2, &manifest)).to_string();
+    match killed {
+        Killed::InTheManifest => stage(&path, &manifest),
+        Killed::AfterTheManifest | Killed::InTheRecord => {
+            fixture.write(&path, manifest.clone()).await;
+            if killed == Killed::InTheRecord {
+                let next = Current::new(live.sequence + 1, 2, &manifest, None);
+                stage(&record(2), &next.to_bytes());
+            }
         }
         _ => {}
     }
 }
 
-/// Half-written files.
-fn staged(folder: &FilePath) -> Vec<PathBuf> {
+/// All files of a folder, also half-written ones.
+fn files_below(folder: &FilePath) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(staged(&path));
-        } else if path.to_str().unwrap().contains('#') {
+            found.extend(files_below(&path));
+        } else {
             found.push(path);
         }
     }
     found
 }
 
+fn staged_below(folder: &FilePath) -> usize {
+    let mut files = files_below(folder);
+    files.retain(|path| path.to_str().unwrap().contains('#'));
+    files.len()
+}
+
 #[tokio::test]
-async fn loader_killed_at_any_step_leaves_the_old_generation_live() {
+async fn loader_killed_at_any_step_leaves_a_whole_generation_live() {
     for killed in STEPS {
         let fixture = StoreFixture::directory();
         let [old, new, next] = ["old", "new", "next"].map(|seed| keys(seed, 100));
@@ -95,34 +100,46 @@ async fn loader_killed_at_any_step_leaves_the_old_generation_live() {
 
         publish_until(&fixture, &new, killed).await;
 
-        let (live, members) = if killed == Killed::AfterCurrent {
+        let (live, members) = if killed >= Killed::AfterTheRecord {
             (2, &new)
         } else {
             (1, &old)
         };
         fixture.assert_serves(live, members).await;
-        let left = staged(&fixture.audience_folder());
+        let folder = fixture.audience_folder();
         let unfinished = [
             Killed::InAChunk,
-            Killed::AfterSomeChunks,
             Killed::InTheManifest,
-            Killed::InCurrent,
+            Killed::InTheRecord,
+            Killed::InTheHint,
         ];
-        assert_eq!(
-            left.len(),
-            usize::from(unfinished.contains(&killed)),
-            "{killed:?}: {left:?}"
-        );
+        let staged = usize::from(unfinished.contains(&killed));
+        assert_eq!(staged_below(&folder), staged, "{killed:?}");
 
-        // The next loader takes an unused number, and removes half-written files.
-        let taken = if killed >= Killed::AfterTheManifest {
-            3
-        } else {
-            2
+        // The next loader is not disturbed. A gc removes what is old, and only that.
+        let published = fixture.publish(&next).await.unwrap().0;
+        assert_eq!(published, live + 1, "{killed:?}");
+        let retention = Retention {
+            keep: 1,
+            min_age: MIN_AGE,
         };
-        assert_eq!(fixture.publish(&next).await.unwrap().0, taken, "{killed:?}");
-        fixture.assert_serves(taken, &next).await;
-        assert!(staged(&fixture.audience_folder()).is_empty(), "{killed:?}");
+        let name = audience();
+        let collect = || fixture.writer.collect(&name, retention, false);
+        let young = files_below(&folder);
+        collect().await.unwrap();
+        assert_eq!(files_below(&folder).len(), young.len(), "{killed:?}");
+        for path in files_below(&folder) {
+            make_older(&path, MIN_AGE);
+        }
+        collect().await.unwrap();
+        assert_eq!(staged_below(&folder), 0, "{killed:?}");
+        let left = fixture.files().await;
+        let named: Vec<_> = left
+            .keys()
+            .filter(|path| !path.contains("/records/"))
+            .collect();
+        assert_eq!(named.len(), 1 + 1 + 16, "{killed:?}: {named:?}");
+        fixture.assert_serves(published, &next).await;
     }
 }
 
@@ -134,19 +151,4 @@ async fn restarted_loader_writes_only_missing_chunks() {
     publish_until(&fixture, &new, Killed::AfterSomeChunks).await;
     assert_eq!(fixture.publish(&new).await.unwrap(), (2, 11));
     fixture.assert_serves(2, &new).await;
-}
-
-#[tokio::test]
-async fn abandoned_generation_number_is_skipped_in_memory() {
-    let fixture = StoreFixture::memory();
-    let members = keys("member", 30);
-    fixture.publish(&members).await.unwrap();
-    fixture
-        .write(
-            "old_users/manifests/2.json",
-            build(2, &members).0.to_bytes(),
-        )
-        .await;
-    fixture.assert_serves(1, &members).await;
-    assert_eq!(fixture.publish(&members).await.unwrap().0, 3);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::*;
-use crate::write::{Change, Retention};
+use crate::write::{Change, MIN_AGE, Retention};
 use rtad_core::snapshot::State;
 use testkit::faulty_store::interleave;
 
@@ -40,27 +40,31 @@ async fn publish_with_history(fixture: &StoreFixture) {
     append(fixture, &change).await.unwrap();
 }
 
-fn names(files: &BTreeMap<String, Vec<u8>>) -> Vec<&str> {
-    files.keys().map(String::as_str).collect()
+/// The files but the records and the hint.
+async fn contents(fixture: &StoreFixture) -> Vec<String> {
+    let files = fixture.files().await.into_keys();
+    files
+        .filter(|path| !path.contains("/records/") && path != "old_users/LATEST")
+        .collect()
 }
 
 #[tokio::test]
-async fn deleted_audience_keeps_a_marked_current_in_every_store() {
+async fn deleted_audience_keeps_its_records_in_every_store() {
     for fixture in StoreFixture::all() {
         publish_with_history(&fixture).await;
         let other: AudienceName = "other".parse().unwrap();
         fixture
-            .write("other/CURRENT", b"of another audience".to_vec())
+            .write("other/LATEST", b"of another audience".to_vec())
             .await;
         let before = fixture.current().await;
         let deletion = fixture.writer.delete(&audience()).await.unwrap();
+        let removed = &deletion.removed;
         assert_eq!(
-            deletion.removed.removed_generations,
-            [1, 2],
+            (removed.removed_manifests, removed.removed_deltas),
+            (2, 1),
             "{}",
             fixture.name()
         );
-        assert_eq!(deletion.removed.removed_deltas, 1);
         let current = fixture.current().await;
         assert_eq!(current.state, State::Deleted);
         assert_eq!(
@@ -72,13 +76,13 @@ async fn deleted_audience_keeps_a_marked_current_in_every_store() {
             (&current.tombstones, current.tombstones.is_some()),
             (&before.tombstones, true)
         );
-        let left = fixture.files().await;
-        let left: Vec<_> = names(&left)
-            .into_iter()
-            .filter(|name| !name.ends_with(".delta"))
-            .collect();
-        assert_eq!(left, ["old_users/CURRENT", "other/CURRENT"]);
-        assert_eq!(fixture.files().await.len(), 3, "and the tombstones");
+        let left = contents(&fixture).await;
+        assert_eq!(
+            left.len(),
+            2,
+            "the tombstones and another audience: {left:?}"
+        );
+        assert!(left[0].ends_with(".delta") && left[1] == "other/LATEST");
         assert_eq!(
             fixture.store().audiences().await.unwrap(),
             [audience(), other]
@@ -117,40 +121,13 @@ async fn deleted_audience_keeps_a_marked_current_in_every_store() {
 
 #[tokio::test]
 async fn files_from_a_clock_ahead_are_deleted() {
-    let (faulty, bucket) = faulty_fixture();
+    let (faulty, fixture) = faulty_fixture();
     faulty.set_clock_ahead(Duration::from_secs(60));
-    for fixture in [StoreFixture::directory(), bucket] {
-        publish_with_history(&fixture).await;
-        let later = std::time::SystemTime::now() + Duration::from_secs(60);
-        for name in fixture
-            .files()
-            .await
-            .keys()
-            .filter(|_| fixture.folder.is_some())
-        {
-            let file = fixture.folder.as_ref().unwrap().path().join(name);
-            std::fs::File::options()
-                .write(true)
-                .open(file)
-                .unwrap()
-                .set_modified(later)
-                .unwrap();
-        }
-        let deletion = fixture.writer.delete(&audience()).await.unwrap();
-        assert_eq!(
-            deletion.removed.removed_generations,
-            [1, 2],
-            "{}",
-            fixture.name()
-        );
-        let left = fixture.files().await;
-        assert_eq!(
-            left.len(),
-            2,
-            "CURRENT and the tombstones: {:?}",
-            names(&left)
-        );
-    }
+    publish_with_history(&fixture).await;
+    let deletion = fixture.writer.delete(&audience()).await.unwrap();
+    assert_eq!(deletion.removed.removed_manifests, 2);
+    let left = contents(&fixture).await;
+    assert_eq!(left.len(), 1, "the tombstones: {left:?}");
 }
 
 #[tokio::test]
@@ -196,52 +173,36 @@ async fn gc_removes_files_of_a_killed_deletion() {
         publish_with_history(&fixture).await;
         let files = fixture.files().await;
         fixture.writer.delete(&audience()).await.unwrap();
-        for (path, bytes) in files.iter().filter(|(path, _)| !path.ends_with("CURRENT")) {
-            fixture.write(path, bytes.clone()).await;
+        for (path, bytes) in &files {
+            if !path.contains("/records/") {
+                fixture.write(path, bytes.clone()).await;
+            }
         }
         // Young files may belong to a new publish.
         let young = Retention {
             keep: 1,
-            min_age: Duration::from_secs(3600),
+            min_age: MIN_AGE,
         };
-        assert_eq!(
-            fixture
-                .writer
-                .collect(&audience(), young, false)
-                .await
-                .unwrap()
-                .removed_chunks,
-            0
-        );
-        assert_eq!(fixture.files().await.len(), files.len());
+        let before = contents(&fixture).await;
+        let collected = fixture.writer.collect(&audience(), young, false).await;
+        assert_eq!(collected.unwrap().removed_chunks, 0);
+        assert_eq!(contents(&fixture).await, before);
         let collected = fixture
             .writer
             .collect(&audience(), NOTHING, true)
             .await
             .unwrap();
         assert_eq!(
-            (
-                collected.removed_generations.len(),
-                collected.removed_deltas
-            ),
+            (collected.removed_manifests, collected.removed_deltas),
             (2, 1)
         );
-        assert_eq!(
-            fixture.files().await.len(),
-            files.len(),
-            "that was a dry run"
-        );
+        assert_eq!(contents(&fixture).await, before, "that was a dry run");
         fixture
             .writer
             .collect(&audience(), NOTHING, false)
             .await
             .unwrap();
-        assert_eq!(
-            fixture.files().await.len(),
-            2,
-            "CURRENT and the tombstones, {}",
-            fixture.name()
-        );
+        assert_eq!(contents(&fixture).await.len(), 1, "the tombstones");
     }
 }
 
@@ -253,44 +214,56 @@ async fn build_from_before_a_deletion_conflicts_in_every_store() {
         let publication = fixture.writer.publish(base.clone()).await.unwrap();
         let members = keys("member", 120);
         put_chunks(&publication, &members).await.unwrap();
-        let before = fixture.files().await;
-        let deleted = fixture.writer.delete(&audience()).await;
-        if fixture.store().backend.is_directory() {
-            // The deletion would remove files being written.
-            assert!(
-                matches!(deleted, Err(StoreError::Conflict { .. })),
-                "{deleted:?}"
-            );
-            assert_eq!(fixture.files().await, before);
-            drop(publication);
-            fixture.writer.delete(&audience()).await.unwrap();
-            let error = fixture.writer.publish(base).await.unwrap_err();
-            assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
-        } else {
-            deleted.unwrap();
-            let manifest = build(publication.generation(), &members).0;
-            let error = publication.commit(manifest).await.unwrap_err();
-            assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
-        }
-        assert_eq!(fixture.current().await.state, State::Deleted);
         fixture.writer.delete(&audience()).await.unwrap();
-        let left = fixture.files().await;
-        let left = left
-            .iter()
-            .filter(|(name, _)| !name.ends_with(".json.minisig"));
-        assert_eq!(
-            left.count(),
-            2,
-            "CURRENT and the tombstones, {}",
-            fixture.name()
-        );
+        let error = publication.commit(build(1, &members).0).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+        let error = fixture.writer.publish(base).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+        assert_eq!(fixture.current().await.state, State::Deleted);
+
+        // What the build wrote since goes with a gc.
+        fixture
+            .writer
+            .collect(&audience(), NOTHING, false)
+            .await
+            .unwrap();
+        let left = contents(&fixture).await;
+        assert_eq!(left.len(), 1, "the tombstones, {}", fixture.name());
     }
+}
+
+/// A deletion that goes on removes what a publish finds, and has not written itself.
+#[tokio::test]
+async fn publish_during_a_deletion_writes_its_chunks_again() {
+    let fixture = StoreFixture::directory();
+    publish_with_history(&fixture).await;
+    let files = fixture.files().await;
+    fixture.writer.delete(&audience()).await.unwrap();
+    // As if the deletion was at its beginning.
+    for (path, bytes) in files.iter().filter(|(path, _)| path.contains("/chunks/")) {
+        fixture.write(path, bytes.clone()).await;
+        let root = fixture.folder.as_ref().unwrap().path();
+        make_older(&root.join(path), Duration::from_secs(60));
+    }
+
+    let members = keys("member", 100);
+    let base = fixture.writer.base(&audience()).await.unwrap();
+    let relying = fixture.writer.publish(base.clone()).await.unwrap();
+    let refused = relying.commit(build(1, &members).0).await.unwrap_err();
+    assert!(refused.is_transient(), "{refused:?}");
+
+    let publication = fixture.writer.publish(base).await.unwrap();
+    assert_eq!(put_chunks(&publication, &members).await.unwrap(), 16);
+    // The deletion goes on.
+    fixture.writer.delete(&audience()).await.unwrap();
+    publication.commit(build(1, &members).0).await.unwrap();
+    fixture.assert_serves(3, &members).await;
 }
 
 #[tokio::test]
 async fn killed_deletion_is_atomic() {
     for requests in 0.. {
-        let (faulty, fixture) = faulty_fixture();
+        let (_, fixture) = faulty_fixture();
         publish_with_history(&fixture).await;
         let name = audience();
         let mut killed = Box::pin(fixture.writer.delete(&name));
@@ -301,14 +274,9 @@ async fn killed_deletion_is_atomic() {
             State::Live => fixture.assert_serves(2, &keys("member", 100)).await,
             _ => assert!(fixture.current().await.deltas.is_empty()),
         }
-        // The mark of the killed deletion is taken over when it is old.
-        faulty.age().await;
         fixture.writer.delete(&audience()).await.unwrap();
-        assert_eq!(
-            fixture.files().await.len(),
-            2,
-            "CURRENT and the tombstones, after {requests}"
-        );
+        let left = contents(&fixture).await;
+        assert_eq!(left.len(), 1, "the tombstones, after {requests}: {left:?}");
         fixture.publish(&keys("member", 100)).await.unwrap();
         fixture.assert_serves(3, &keys("member", 100)).await;
         if is_done {
@@ -332,7 +300,7 @@ fn concurrent_work_leaves_the_audience_deleted_or_whole() {
     for seed in 1..=races() {
         let (faulty, fixture) = faulty_fixture();
         runtime.block_on(publish_with_history(&fixture));
-        runtime.block_on(faulty.age());
+        runtime.block_on(faulty.age(2 * MIN_AGE));
         let run = |side: &'static str| {
             let (fixture, more) = (&fixture, &more);
             async move {
@@ -342,10 +310,9 @@ fn concurrent_work_leaves_the_audience_deleted_or_whole() {
                     // Another manifest: two builds never have identical ones.
                     "another" => fixture.publish(more).await.map(|_| ()),
                     "gc" => {
-                        // Without a minimum age, it would take over the deletion's mark.
                         let retention = Retention {
                             keep: 1,
-                            min_age: Duration::from_secs(3600),
+                            min_age: MIN_AGE,
                         };
                         fixture
                             .writer

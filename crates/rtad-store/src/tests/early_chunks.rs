@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::write::{Creates, Retention, lock_shared};
+use crate::write::{MIN_AGE, Retention};
 
 /// Writes each chunk twice, concurrently.
 async fn put_early(fixture: &StoreFixture, chunks: &[BuiltChunk]) -> Vec<bool> {
@@ -55,7 +55,7 @@ async fn early_chunks_are_published_later_in_every_store() {
         // The base is from another process.
         let base = Base::new(audience(), base.current().cloned());
         let publication = fixture.writer.publish(base.clone()).await.unwrap();
-        let (manifest, _) = build(publication.generation(), &members);
+        let (manifest, _) = build(1, &members);
         assert!(missing(&fixture, &manifest).await.is_empty());
         publication.commit(manifest).await.unwrap();
         fixture.assert_serves(1, &members).await;
@@ -100,7 +100,7 @@ async fn chunks_removed_by_gc_are_reported_missing_in_every_store() {
             16
         );
         let publication = fixture.writer.publish(base).await.unwrap();
-        let (manifest, _) = build(publication.generation(), &members);
+        let (manifest, _) = build(1, &members);
         assert_eq!(missing(&fixture, &manifest).await.len(), 16);
         drop(publication);
         // Written again, the chunks exist.
@@ -109,51 +109,54 @@ async fn chunks_removed_by_gc_are_reported_missing_in_every_store() {
     }
 }
 
-/// A gc removes half-written files, so it must wait for a chunk being written.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A chunk that a gc may soon remove is written again, one of the live generation is not.
 #[tokio::test]
-async fn shared_lock_excludes_gc() {
-    let fixture = StoreFixture::directory();
-    fixture.publish(&keys("live", 50)).await.unwrap();
-    let retention = Retention {
-        keep: 1,
-        min_age: Duration::ZERO,
-    };
-    let one = lock_shared(&fixture.store().backend, &audience(), Creates::Folder)
-        .await
-        .unwrap();
-    let other = lock_shared(&fixture.store().backend, &audience(), Creates::Folder)
-        .await
-        .unwrap();
-    assert!(
-        one.is_some() && other.is_some(),
-        "shared locks do not exclude each other"
-    );
-    drop(one);
-    let refused = fixture.writer.collect(&audience(), retention, false).await;
-    assert!(
-        matches!(refused, Err(StoreError::Conflict { .. })),
-        "{refused:?}"
-    );
-    drop(other);
-    fixture
-        .writer
-        .collect(&audience(), retention, false)
-        .await
-        .unwrap();
+async fn chunks_older_than_half_of_the_least_age_are_renewed() {
+    let (faulty, fixture) = faulty_fixture();
+    let [old, live, early] = ["old", "live", "early"].map(|seed| keys(seed, 300));
+    fixture.publish(&old).await.unwrap();
+    fixture.publish(&live).await.unwrap();
+    put_early(&fixture, &build(1, &early).1).await;
+
+    faulty.age(11 * HOUR).await;
+    for members in [&old, &live, &early] {
+        let written = put_early(&fixture, &build(1, members).1).await;
+        assert!(!written.contains(&true));
+    }
+    faulty.age(2 * HOUR).await;
+    for members in [&old, &early] {
+        let written = put_early(&fixture, &build(1, members).1).await;
+        assert!(written.iter().filter(|written| **written).count() >= 16);
+    }
+    faulty.age(MIN_AGE).await;
+    let written = put_early(&fixture, &build(1, &live).1).await;
+    assert!(!written.contains(&true));
+    assert_eq!(fixture.publish(&old).await.unwrap(), (3, 16));
+    fixture.assert_serves(3, &old).await;
 }
 
-/// A task of the job may still be running when its last step begins.
+/// A gc that runs beside the publish may be about to remove them.
 #[tokio::test]
-async fn publish_waits_for_a_shared_lock() {
-    let fixture = StoreFixture::directory();
-    let running_task = lock_shared(&fixture.store().backend, &audience(), Creates::Folder)
-        .await
-        .unwrap();
+async fn publish_refuses_chunks_that_a_gc_may_soon_remove() {
+    let (faulty, fixture) = faulty_fixture();
+    let live = keys("live", 50);
+    fixture.publish(&live).await.unwrap();
+    let early = keys("early", 50);
     let base = fixture.writer.base(&audience()).await.unwrap();
-    let release = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        drop(running_task);
-    };
-    let (publication, ()) = tokio::join!(fixture.writer.publish(base), release);
-    publication.unwrap();
+    put_early(&fixture, &build(1, &early).1).await;
+    // The clock of the store counts, not that of this host.
+    faulty.set_clock_ahead(20 * HOUR);
+    faulty.age(24 * HOUR).await;
+    let publication = fixture.writer.publish(base).await.unwrap();
+    let refused = publication.commit(build(1, &early).0).await.unwrap_err();
+    assert!(refused.is_transient(), "{refused}");
+    assert!(
+        refused.to_string().contains("may remove, a chunk"),
+        "{refused}"
+    );
+    // Those of the live generation are as old, and stay.
+    assert_eq!(fixture.publish(&live).await.unwrap(), (2, 0));
+    fixture.assert_serves(2, &live).await;
 }

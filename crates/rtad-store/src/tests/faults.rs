@@ -1,7 +1,6 @@
 //! Damaged files: each is refused with its path and its cause.
 
 use super::*;
-use testkit::faulty_store::ConditionFault;
 
 /// A change of a file; `None` deletes it.
 type Damage = fn(Vec<u8>) -> Option<Vec<u8>>;
@@ -45,11 +44,11 @@ async fn damaged_files_are_refused_with_path_and_cause_in_every_store() {
     let (manifest, chunks) = build(1, &members);
     let chunk = chunk_path(&audience(), &chunks[3].entry).to_string();
     let chunk_size = chunks[3].bytes.len();
-    let manifest_size = manifest.over_generation(0).to_bytes().len();
-    let (manifest, current) = (
-        "old_users/manifests/1.json".to_owned(),
-        "old_users/CURRENT".to_owned(),
-    );
+    let manifest = manifest.over_generation(0).to_bytes();
+    let manifest_size = manifest.len();
+    let entry = GenerationEntry::of(1, &manifest);
+    let manifest = manifest_path(&audience(), &entry).to_string();
+    let current = record(1);
     let sizes = |found: usize, expected: usize| format!(": has {found} bytes, expected {expected}");
     let too_long = format!(
         ": has {} bytes or more, expected {chunk_size}",
@@ -120,7 +119,7 @@ async fn damaged_files_are_refused_with_path_and_cause_in_every_store() {
             "format",
             ": is not valid in version 1 of the format".to_owned(),
         ),
-        (&current, large, "too_large", ": CURRENT is ".to_owned()),
+        (&current, large, "too_large", ": the record is ".to_owned()),
     ];
     for fixture in StoreFixture::all() {
         fixture.publish(&members).await.unwrap();
@@ -145,24 +144,25 @@ async fn damaged_files_are_refused_with_path_and_cause_in_every_store() {
 }
 
 #[tokio::test]
-async fn missing_current_means_nothing_is_live_in_every_store() {
+async fn missing_record_means_nothing_is_live_in_every_store() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 20)).await.unwrap();
-        fixture.delete("old_users/CURRENT").await;
+        fixture.delete(&record(1)).await;
         assert!(fixture.store().live(&audience()).await.unwrap().is_none());
         assert_eq!(
             fixture.publish(&keys("member", 20)).await.unwrap().0,
             2,
             "its manifest reserves the number"
         );
+        assert_eq!(fixture.current().await.sequence, 2, "and its hint");
     }
 }
 
 #[tokio::test]
-async fn publish_does_not_overwrite_an_unreadable_current() {
+async fn nothing_follows_an_unreadable_record() {
     for fixture in StoreFixture::local() {
         fixture.publish(&keys("member", 20)).await.unwrap();
-        fixture.write("old_users/CURRENT", b"{}".to_vec()).await;
+        fixture.write(&record(2), b"{}".to_vec()).await;
         let before = fixture.files().await;
         assert_eq!(
             fixture
@@ -224,19 +224,16 @@ async fn declared_size_above_the_file_size_is_refused_in_every_store() {
     for fixture in StoreFixture::all() {
         let members = keys("member", 20);
         fixture.publish(&members).await.unwrap();
-        let (manifest, _) = build(1, &members);
+        let (manifest, _) = build(2, &members);
         let mut json: serde_json::Value = serde_json::from_slice(&manifest.to_bytes()).unwrap();
         let size = manifest.chunks()[0].size_bytes;
         json["chunks"][0]["size_bytes"] = (1_u64 << 40).into();
         json["size_bytes"] = (manifest.size_bytes() - size + (1 << 40)).into();
         let bytes = serde_json::to_vec(&json).unwrap();
-        fixture
-            .write(
-                "old_users/CURRENT",
-                Current::new(2, 1, &bytes, None).to_bytes(),
-            )
-            .await;
-        fixture.write("old_users/manifests/1.json", bytes).await;
+        let current = Current::new(2, 2, &bytes, None).to_bytes();
+        fixture.write(&record(2), current).await;
+        let path = manifest_path(&audience(), &GenerationEntry::of(2, &bytes));
+        fixture.write(path.as_ref(), bytes).await;
 
         let error = fixture.read().await.unwrap_err();
 
@@ -245,45 +242,28 @@ async fn declared_size_above_the_file_size_is_refused_in_every_store() {
     }
 }
 
-/// Every write that relies on a condition is refused, nothing is changed, and no probe is left.
+/// Both writers of a number would succeed. Nothing is changed, and no probe is left.
 #[tokio::test]
-async fn server_without_conditional_puts_is_refused() {
-    for (fault, expected) in [
-        (ConditionFault::CreateIgnored, ConditionError::CreateIgnored),
-        (ConditionFault::UpdateIgnored, ConditionError::UpdateIgnored),
-        (
-            ConditionFault::UpdateRefused,
-            ConditionError::UpdateRefused {
-                e_tag: "0".to_owned(),
-            },
-        ),
-    ] {
-        let (faulty, fixture) = faulty_fixture();
-        fixture.publish(&keys("first", 20)).await.unwrap();
-        faulty.break_conditions(fault);
-        let before = fixture.files().await;
-        let check = |done: Result<(), StoreError>| {
-            let Err(StoreError::Conditions { source, .. }) = done else {
-                panic!("{fault:?}: {done:?}")
-            };
-            assert_eq!(
-                std::mem::discriminant(&source),
-                std::mem::discriminant(&expected)
-            );
-        };
-        // A client is probed once, so each operation is of a new one.
-        let fresh = || {
-            let objects = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
-            StoreFixture::over(Store::new(Backend::over(objects, "memory")))
-        };
-        let base = fresh().writer.base(&audience()).await.unwrap();
-        check(fresh().writer.publish(base).await.map(|_| ()));
-        let mut ledger = fresh().writer.ledger(&audience()).await.unwrap();
-        let mut change = crate::write::Change::default();
-        change.add(keys("second", 1)[0]);
-        check(ledger.append(change).await.map(|_| ()));
-        let mut files = fixture.files().await;
-        files.retain(|path, _| !path.contains("/deltas/"));
-        assert_eq!(files, before, "{fault:?}");
+async fn server_without_conditional_creates_is_refused() {
+    let (faulty, fixture) = faulty_fixture();
+    fixture.publish(&keys("first", 20)).await.unwrap();
+    faulty.ignore_conditions();
+    let before = fixture.files().await;
+    // A client is probed once, so each operation is of a new one.
+    let fresh = || StoreFixture::over(Store::over(Arc::clone(&faulty) as _, "memory"));
+    let base = fresh().writer.base(&audience()).await.unwrap();
+    let published = fresh().writer.publish(base).await.map(drop);
+    let mut ledger = fresh().writer.ledger(&audience()).await.unwrap();
+    let mut change = crate::write::Change::default();
+    change.add(keys("second", 1)[0]);
+    let appended = ledger.append(change).await.map(drop);
+    for refused in [published, appended] {
+        assert!(
+            matches!(refused, Err(StoreError::Conditions { .. })),
+            "{refused:?}"
+        );
     }
+    let mut files = fixture.files().await;
+    files.retain(|path, _| !path.contains("/deltas/"));
+    assert_eq!(files, before);
 }

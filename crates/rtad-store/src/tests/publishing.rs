@@ -26,10 +26,7 @@ async fn each_publish_is_a_readable_generation_in_every_store() {
         assert_eq!(fixture.publish(&[]).await.unwrap(), (3, 0));
         fixture.assert_serves(3, &[]).await;
 
-        assert_eq!(
-            fixture.store().generations(&audience()).await.unwrap(),
-            [1, 2, 3]
-        );
+        assert_eq!(fixture.generations().await, [1, 2, 3]);
         assert_eq!(
             (
                 fixture.current().await.sequence,
@@ -37,7 +34,9 @@ async fn each_publish_is_a_readable_generation_in_every_store() {
             ),
             (3, None)
         );
-        let (manifest, bytes) = fixture.store().manifest_of(&audience(), 1).await.unwrap();
+        let entry = fixture.current().await.entry(1).unwrap();
+        let read = fixture.store().manifest_and_file(&audience(), &entry).await;
+        let (manifest, bytes) = read.unwrap();
         assert_eq!((manifest.keys(), bytes), (300, manifest.to_bytes()));
     }
 }
@@ -111,7 +110,7 @@ async fn second_loader_on_the_same_base_conflicts_in_every_store() {
         assert!(
             before
                 .iter()
-                .filter(|(path, _)| !path.ends_with("CURRENT"))
+                .filter(|(path, _)| !path.ends_with("LATEST"))
                 .all(|(p, b)| after[p] == *b)
         );
         fixture.assert_serves(2, &second).await;
@@ -119,107 +118,41 @@ async fn second_loader_on_the_same_base_conflicts_in_every_store() {
 }
 
 #[tokio::test]
-async fn directory_lock_stops_the_second_loader_before_it_writes() {
-    let fixture = StoreFixture::directory();
-    let base = fixture.writer.base(&audience()).await.unwrap();
-    let publication = fixture.writer.publish(base.clone()).await.unwrap();
-    let before = fixture.files().await;
-    let folder = fixture.folder.as_ref().unwrap().path();
-    let lock = folder.join("old_users/LOCK");
-    let reason = format!(
-        "another process is publishing this audience: {} is locked",
-        lock.display()
-    );
-    assert_conflict(fixture.writer.publish(base.clone()).await, &reason);
-    // Another open file stands for another process.
-    let other = StoreWriter::open(folder.to_str().unwrap()).unwrap();
-    assert_conflict(other.publish(base.clone()).await, &reason);
-    assert_eq!(fixture.files().await, before);
+async fn one_of_two_concurrent_loaders_conflicts_at_commit_in_every_store() {
+    for fixture in StoreFixture::all() {
+        let (first, second) = (keys("first", 100), keys("second", 100));
+        for generation in 1..=2 {
+            let base = fixture.writer.base(&audience()).await.unwrap();
+            let winner = fixture.writer.publish(base.clone()).await.unwrap();
+            let loser = fixture.writer.publish(base).await.unwrap();
+            put_chunks(&loser, &second).await.unwrap();
+            put_chunks(&winner, &first).await.unwrap();
+            winner.commit(build(1, &first).0).await.unwrap();
 
-    drop(publication);
-    fixture
-        .writer
-        .publish(base)
-        .await
-        .expect("the lock goes with the publication");
-    let another: AudienceName = "others".parse().unwrap();
-    let base = fixture.writer.base(&audience()).await.unwrap();
-    let publication = fixture.writer.publish(base).await.unwrap();
-    let elsewhere = fixture.writer.base(&another).await.unwrap();
-    fixture
-        .writer
-        .publish(elsewhere)
-        .await
-        .expect("each audience has a lock of its own");
-    assert_eq!(publication.generation(), 1);
-}
+            let lost = loser.commit(build(1, &second).0).await;
 
-#[tokio::test]
-async fn without_a_lock_the_second_loader_conflicts_at_commit() {
-    let fixture = StoreFixture::memory();
-    let (first, second) = (keys("first", 100), keys("second", 100));
-    for generation in 1..=2 {
+            let before = generation - 1;
+            let reason = format!(
+                "generation {generation} was published since this work began at generation {before}"
+            );
+            assert_conflict(lost, &reason);
+            assert_eq!(fixture.current().await.sequence, generation);
+            fixture.assert_serves(generation, &first).await;
+        }
+
+        // A rollback is a publish, too.
         let base = fixture.writer.base(&audience()).await.unwrap();
-        let winner = fixture.writer.publish(base.clone()).await.unwrap();
-        let loser = fixture.writer.publish(base).await.unwrap();
-        assert_eq!(
-            (winner.generation(), loser.generation()),
-            (generation, generation)
-        );
-        put_chunks(&loser, &second).await.unwrap();
-        put_chunks(&winner, &first).await.unwrap();
-        winner.commit(build(generation, &first).0).await.unwrap();
-        let before = fixture.files().await;
-
-        let lost = loser.commit(build(generation, &second).0).await;
-
-        let reason =
-            format!("manifests/{generation}.json was written by another process meanwhile");
-        assert_conflict(lost, &reason);
-        assert_eq!(fixture.files().await, before);
-        fixture.assert_serves(generation, &first).await;
+        let build_of_two = fixture.writer.publish(base.clone()).await.unwrap();
+        let rollback = fixture.writer.publish(base).await.unwrap();
+        fixture.roll_back(1).await.unwrap();
+        let reason = "generation 1 was published since this work began at generation 2";
+        assert_conflict(build_of_two.commit(build(1, &[]).0).await, reason);
+        assert_conflict(rollback.roll_back(1).await, reason);
+        fixture.assert_serves(1, &first).await;
+        // A number that no record had is free.
+        assert_eq!(fixture.publish(&second).await.unwrap().0, 3);
+        fixture.assert_serves(3, &second).await;
     }
-
-    // A rollback writes no new manifest: the conflict is on CURRENT, and the new manifest is
-    // removed.
-    let base = fixture.writer.base(&audience()).await.unwrap();
-    let loser = fixture.writer.publish(base).await.unwrap();
-    fixture.roll_back(1).await.unwrap();
-    let before = fixture.files().await;
-    let lost = loser.commit(build(3, &[]).0).await;
-    assert_conflict(
-        lost,
-        "generation 1 was published since this work began at generation 2",
-    );
-    // The client may repeat the delete of the manifest, so its number stays reserved.
-    let mut after = fixture.files().await;
-    assert_eq!(
-        after.remove("old_users/manifests/3.json.minisig"),
-        Some(Vec::new())
-    );
-    assert!(after == before);
-    let base = fixture.writer.base(&audience()).await.unwrap();
-    assert_eq!(fixture.writer.publish(base).await.unwrap().generation(), 4);
-    let path = crate::layout::manifest_path(&audience(), 3);
-    let base = fixture.writer.base(&audience()).await.unwrap();
-    let mut late = fixture.writer.publish(base).await.unwrap();
-    late.renumber(3);
-    let lost = late.commit(build(3, &[]).0).await;
-    assert_conflict(
-        lost,
-        "another process withdrew a manifest of this generation; run this again",
-    );
-    assert!(!fixture.files().await.contains_key(path.as_ref()));
-
-    let base = fixture.writer.base(&audience()).await.unwrap();
-    let loser = fixture.writer.publish(base).await.unwrap();
-    fixture.roll_back(2).await.unwrap();
-    let lost = loser.roll_back(1).await;
-    assert_conflict(
-        lost,
-        "generation 2 was published since this work began at generation 1",
-    );
-    fixture.assert_serves(2, &first).await;
 }
 
 #[tokio::test]
@@ -228,7 +161,7 @@ async fn publish_without_its_chunks_fails_in_a_directory() {
     fixture.publish(&keys("old", 50)).await.unwrap();
     let base = fixture.writer.base(&audience()).await.unwrap();
     let publication = fixture.writer.publish(base).await.unwrap();
-    let manifest = build(2, &keys("new", 50)).0;
+    let manifest = build(1, &keys("new", 50)).0;
     let error = publication.commit(manifest).await.unwrap_err();
     assert!(
         error
@@ -237,7 +170,7 @@ async fn publish_without_its_chunks_fails_in_a_directory() {
         "{error}"
     );
     fixture.assert_serves(1, &keys("old", 50)).await;
-    assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [1]);
+    assert_eq!(fixture.generations().await, [1]);
 }
 
 #[tokio::test]
@@ -292,36 +225,28 @@ async fn rollback_to_an_incomplete_generation_fails() {
         assert_eq!(fixture.files().await, before);
 
         let error = fixture.roll_back(9).await.unwrap_err();
-        let missing = "old_users/manifests/9.json does not exist".to_owned();
+        let missing = "old_users generation 9 does not exist".to_owned();
         assert_eq!((chain(&error), error.cause()), (missing, "not_found"));
         fixture.assert_serves(2, &second).await;
     }
 }
 
+/// Records that were lost, and files that are none of this program's.
 #[tokio::test]
-async fn malformed_manifest_names_are_ignored_in_every_store() {
+async fn first_publish_follows_the_numbers_of_all_manifests_in_every_store() {
     for fixture in StoreFixture::all() {
-        let names = [
-            "3.json",
-            "10.json",
-            "007.json",
-            "+8.json",
-            "0.json",
-            "-1.json",
-            "9.json.bak",
-            "x.json",
-            "12",
-            ".json",
-        ];
-        for name in names.iter().chain(&["99999999999999999999.json"]) {
-            fixture
-                .write(&format!("old_users/manifests/{name}"), b"{}".to_vec())
-                .await;
+        let digest = "0123456789abcdef".repeat(4);
+        for name in ["3", "10"] {
+            let path = format!("old_users/manifests/{name}-{digest}.json");
+            fixture.write(&path, b"{}".to_vec()).await;
         }
-        assert_eq!(
-            fixture.store().generations(&audience()).await.unwrap(),
-            [3, 10]
-        );
+        for name in ["99999999999999999999-x.json", "+20-x.json", "x.json", "-1"] {
+            let path = format!("old_users/manifests/{name}");
+            fixture.write(&path, b"{}".to_vec()).await;
+        }
+        let members = keys("member", 20);
+        assert_eq!(fixture.publish(&members).await.unwrap().0, 11);
+        fixture.assert_serves(11, &members).await;
     }
 }
 
@@ -330,21 +255,26 @@ async fn exhausted_numbers_do_not_wrap() {
     for fixture in StoreFixture::local() {
         let members = keys("member", 20);
         fixture.publish(&members).await.unwrap();
-        let manifest = build(1, &members).0.to_bytes();
-        let last = Current::new(u64::MAX, 1, &manifest, Some(u64::MAX)).to_bytes();
-        fixture.write("old_users/CURRENT", last).await;
-        let base = fixture.writer.base(&audience()).await.unwrap();
-        let publication = fixture.writer.publish(base).await.unwrap();
-        assert_eq!(publication.generation(), u64::MAX);
-        publication
-            .commit(build(u64::MAX, &members).0)
-            .await
-            .unwrap();
+        let mut last = Current::new(u64::MAX - 1, 1, b"", Some(u64::MAX));
+        let live = fixture.current().await.live_entry();
+        (last.manifest_size_bytes, last.manifest_sha256) =
+            (live.manifest_size_bytes, live.manifest_sha256);
+        fixture.write(&record(u64::MAX - 1), last.to_bytes()).await;
+        fixture
+            .write("old_users/LATEST", b"18446744073709551614\n".to_vec())
+            .await;
+
+        assert_eq!(fixture.publish(&members).await.unwrap().0, u64::MAX);
         fixture.assert_serves(u64::MAX, &members).await;
-        let base = fixture.writer.base(&audience()).await.unwrap();
-        let publication = fixture.writer.publish(base).await.unwrap();
-        assert!(publication.commit(build(u64::MAX, &[]).0).await.is_err());
-        fixture.assert_serves(u64::MAX, &members).await;
+        let before = fixture.current().await;
+        let polled = fixture.store().live(&audience()).await.unwrap();
+        let polled = fixture
+            .store()
+            .live_since(&audience(), polled.as_ref())
+            .await;
+        assert_eq!(polled.unwrap().unwrap().current, before);
+        assert!(fixture.publish(&[]).await.is_err());
+        assert_eq!(fixture.current().await, before);
     }
 }
 

@@ -1,8 +1,7 @@
-//! Signed publishes: order of writes, refusals, and killed or concurrent loaders.
-
-mod deltas;
+//! Signed records: who reads them, who may follow them, and what an intruder cannot do.
 
 use super::*;
+use crate::read::record_object;
 use crate::testing::Key;
 use crate::write::{Change, Retention, Sign as _, check_signer};
 use rtad_core::snapshot::State;
@@ -50,12 +49,16 @@ impl StoreFixture {
     }
 }
 
-const FIRST: &str = "old_users/manifests/1.json";
-const SECOND: &str = "old_users/manifests/2.json";
-
-fn signature_of(path: &str) -> String {
-    format!("{path}.minisig")
+fn adding(seed: &str) -> Change {
+    let mut change = Change::default();
+    keys(seed, 5).into_iter().for_each(|key| change.add(key));
+    change
 }
+
+const NOW: Retention = Retention {
+    keep: 1,
+    min_age: Duration::ZERO,
+};
 
 #[tokio::test]
 async fn signed_store_is_read_with_any_key_or_none_in_every_store() {
@@ -65,7 +68,6 @@ async fn signed_store_is_read_with_any_key_or_none_in_every_store() {
         let fixture = fixture.with_key(&old);
         fixture.publish(&members).await.unwrap();
         fixture.assert_serves(1, &members).await;
-        assert!(fixture.files().await.contains_key(&signature_of(FIRST)));
         for keys in [&[][..], &[&old], &[&new, &old], &[&old, &new]] {
             fixture.read_by(keys).await.unwrap();
         }
@@ -87,12 +89,14 @@ async fn signed_store_is_read_with_any_key_or_none_in_every_store() {
         fixture
             .assert_refused_by(&[&old], SignatureError::UnknownKey)
             .await;
-        fixture.store().manifest_of(&audience(), 1).await.unwrap();
+        fixture.roll_back(1).await.unwrap();
+        fixture.read_by(&[&new]).await.unwrap();
     }
 }
 
+/// An intruder who can write to the store puts a record of its own behind the newest one.
 #[tokio::test]
-async fn changed_or_moved_files_are_refused() {
+async fn changed_or_moved_records_are_refused() {
     for fixture in StoreFixture::local() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
@@ -100,250 +104,181 @@ async fn changed_or_moved_files_are_refused() {
         fixture.publish(&first).await.unwrap();
         fixture.publish(&second).await.unwrap();
         let files = fixture.files().await;
-        let (manifest, signature) = (&files[SECOND], &files[&signature_of(SECOND)]);
-        let refused = async |expected| fixture.assert_refused_by(&[&key], expected).await;
-
-        // An intruder who can write to the store makes `CURRENT` name other bytes.
-        let name = async |bytes: &[u8]| {
-            fixture.write(SECOND, bytes.to_vec()).await;
-            fixture
-                .write(
-                    "old_users/CURRENT",
-                    Current::new(9, 2, bytes, None).to_bytes(),
-                )
-                .await;
-        };
-        let mut changed = manifest.clone();
+        let (one, two) = (&files[&record(1)], &files[&record(2)]);
+        let end = two.iter().position(|byte| *byte == b'\n').unwrap();
+        let (content, signature) = (&two[..end], &two[end + 1..]);
+        let next = fixture.current().await.next().to_bytes();
+        let mut changed = two.clone();
         changed[50] ^= 1;
-        for bytes in [&changed[..], &manifest[..100], b"", b"{}", b"<html>"] {
-            name(bytes).await;
-            refused(SignatureError::Invalid).await;
-        }
-        name(&files[FIRST]).await;
-        refused(SignatureError::Invalid).await;
-        fixture
-            .write(&signature_of(SECOND), files[&signature_of(FIRST)].clone())
-            .await;
-        let wrong_path = |path: &str| SignatureError::WrongPath {
+        let by_path = |path: &str| SignatureError::WrongPath {
             found: format!("rtad {path}"),
-            expected: format!("rtad {SECOND}"),
+            expected: format!("rtad {}", record(3)),
         };
-        refused(wrong_path(FIRST)).await;
-        name(manifest).await;
-        let theirs = key.sign(manifest, "rtad others/manifests/2.json").unwrap();
-        fixture
-            .write(&signature_of(SECOND), theirs.into_bytes())
-            .await;
-        refused(wrong_path("others/manifests/2.json")).await;
-        for (bytes, expected) in [
-            (b"<html>".to_vec(), SignatureError::Malformed),
+        let elsewhere = "others/records/00000000000000000003.json";
+        let theirs = key.sign(&next, &format!("rtad {elsewhere}")).unwrap();
+        // The signature is verified before the content is parsed.
+        for (object, expected) in [
+            (changed, SignatureError::Invalid),
             (
-                signature[..signature.len() / 2].to_vec(),
+                record_object(&next, Some(signature)),
+                SignatureError::Invalid,
+            ),
+            (
+                record_object(b"<html>", Some(signature)),
+                SignatureError::Invalid,
+            ),
+            (record_object(&next, None), SignatureError::Missing),
+            (next.clone(), SignatureError::Missing),
+            (Vec::new(), SignatureError::Missing),
+            (
+                record_object(&next, Some(b"<html>")),
                 SignatureError::Malformed,
             ),
-            (vec![b'x'; 4096], SignatureError::Malformed),
-            (vec![b'x'; 4097], SignatureError::TooLarge { limit: 4096 }),
+            (two[..two.len() - 200].to_vec(), SignatureError::Malformed),
+            (record_object(content, Some(two)), SignatureError::Malformed),
+            (one.clone(), by_path(&record(1))),
+            (two.clone(), by_path(&record(2))),
             (
-                [signature.as_slice(), &[b'\n'; 1 << 20]].concat(),
-                SignatureError::TooLarge { limit: 4096 },
+                record_object(&next, Some(theirs.as_bytes())),
+                by_path(elsewhere),
             ),
         ] {
-            fixture.write(&signature_of(SECOND), bytes).await;
-            refused(expected).await;
+            fixture.write(&record(3), object).await;
+            fixture.assert_refused_by(&[&key], expected).await;
+            // Nobody who checks signatures follows it, either.
+            let refused = fixture.publish(&first).await.unwrap_err();
+            assert_eq!(refused.cause(), "signature");
         }
-        fixture.delete(&signature_of(SECOND)).await;
-        refused(SignatureError::Missing).await;
-        fixture.read_by(&[]).await.unwrap();
-        // `CURRENT` may name an older signed generation: it is not signed itself.
-        fixture
-            .write(&signature_of(SECOND), signature.clone())
-            .await;
+        let long = record_object(&next, Some(&[b'x'; 70_000]));
+        fixture.write(&record(3), long).await;
+        let refused = fixture.read_by(&[&key]).await.unwrap_err();
+        assert_eq!(refused.cause(), "too_large");
+
+        // A running reader keeps what it has, until the record is removed.
+        fixture.delete(&record(3)).await;
         fixture.assert_serves(2, &second).await;
-    }
-}
-
-#[tokio::test]
-async fn signature_is_verified_before_parsing() {
-    let key = Key::new();
-    let fixture = StoreFixture::memory().with_key(&key);
-    fixture.publish(&keys("member", 10)).await.unwrap();
-    // Not JSON, and of another size and digest: the signature is verified first.
-    fixture.write(FIRST, b"not a manifest".to_vec()).await;
-    fixture
-        .assert_refused_by(&[&key], SignatureError::Invalid)
-        .await;
-    fixture.delete(FIRST).await;
-    assert_eq!(
-        fixture.read_by(&[&key]).await.unwrap_err().cause(),
-        "not_found"
-    );
-}
-
-#[tokio::test]
-async fn lone_signature_reserves_its_number_in_every_store() {
-    for fixture in StoreFixture::all() {
-        let key = Key::new();
-        let fixture = fixture.with_key(&key);
-        let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
         fixture.publish(&first).await.unwrap();
-        fixture
-            .write(&signature_of(SECOND), b"of a missing manifest".to_vec())
-            .await;
-        fixture.assert_serves(1, &first).await;
-        assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [1]);
-
-        assert_eq!(fixture.publish(&second).await.unwrap().0, 3);
-        fixture.assert_serves(3, &second).await;
-        fixture.read_by(&[&key]).await.unwrap();
-
-        // Once a later generation is live, the manifest cannot be published any more.
-        let retention = Retention {
-            keep: 5,
-            min_age: Duration::ZERO,
-        };
-        let collected = fixture
-            .writer
-            .collect(&audience(), retention, false)
-            .await
-            .unwrap();
-        assert_eq!(
-            (collected.kept_generations, collected.removed_generations),
-            (vec![1, 3], vec![])
-        );
-        let files = fixture.files().await;
-        assert!(
-            !files.contains_key(&signature_of(SECOND)),
-            "{}",
-            fixture.name()
-        );
-        assert!(files.contains_key(&signature_of(FIRST)));
-        fixture.read_by(&[&key]).await.unwrap();
+        fixture.assert_serves(3, &first).await;
     }
 }
 
 #[tokio::test]
-async fn gc_keeps_signatures_of_a_running_publish() {
+async fn writers_without_a_key_change_no_signed_audience() {
+    for fixture in StoreFixture::local() {
+        let key = Key::new();
+        let signing = StoreFixture::over(fixture.store().clone()).with_key(&key);
+        for seed in ["a", "b"] {
+            signing.publish(&keys(seed, 50)).await.unwrap();
+        }
+        let before = fixture.files().await;
+        let writer = &fixture.writer;
+        let mut ledger = writer.ledger(&audience()).await.unwrap();
+        let errors = [
+            fixture.publish(&keys("c", 50)).await.unwrap_err(),
+            fixture.roll_back(1).await.unwrap_err(),
+            ledger.append(adding("new")).await.unwrap_err(),
+            ledger.set(State::Disabled, None).await.unwrap_err(),
+            writer.collect(&audience(), NOW, false).await.unwrap_err(),
+            writer.delete(&audience()).await.unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error, StoreError::Unsigned { .. }), "{error:?}");
+        }
+        assert_eq!(fixture.files().await, before, "{}", fixture.name());
+        // A gc that drops no generation writes no record.
+        let keep_all = Retention { keep: 9, ..NOW };
+        writer.collect(&audience(), keep_all, false).await.unwrap();
+        signing.read_by(&[&key]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_change_of_a_signed_audience_is_signed() {
     for fixture in StoreFixture::local() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
         for seed in ["a", "b", "c"] {
             fixture.publish(&keys(seed, 50)).await.unwrap();
         }
-        let running = "old_users/manifests/4.json.minisig";
-        fixture.write(running, b"just written".to_vec()).await;
-        let retention = Retention {
-            keep: 1,
-            min_age: Duration::ZERO,
-        };
-        for dry_run in [true, false] {
-            let collected = fixture
-                .writer
-                .collect(&audience(), retention, dry_run)
-                .await
-                .unwrap();
-            assert_eq!(collected.removed_generations, [1, 2]);
-        }
-        let files = fixture.files().await;
-        let left: Vec<_> = files
-            .keys()
-            .filter(|path| path.contains("/manifests/"))
-            .collect();
-        assert_eq!(
-            left,
-            [
-                "old_users/manifests/3.json",
-                "old_users/manifests/3.json.minisig",
-                running
-            ]
-        );
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
+        ledger.append(adding("new")).await.unwrap();
         fixture.read_by(&[&key]).await.unwrap();
+        ledger.set(State::Live, Some(u64::MAX)).await.unwrap();
+        fixture.roll_back(2).await.unwrap();
+        fixture.assert_serves(2, &keys("b", 50)).await;
+        let collected = fixture.writer.collect(&audience(), NOW, false).await;
+        assert_eq!(collected.unwrap().removed_generations, [1]);
+        fixture.read_by(&[&key]).await.unwrap();
+        fixture.writer.delete(&audience()).await.unwrap();
+        let files = fixture.files().await;
+        let store = fixture.store();
+        for (number, _) in store.records(&audience()).list().await.unwrap() {
+            let object = &files[&record(number)];
+            Live::parse(store.trust(), &audience(), number, object).unwrap();
+        }
+        let state = fixture.current().await.state;
+        assert_eq!(state, State::Deleted);
     }
 }
 
+/// It must not sign the content of others.
 #[tokio::test]
-async fn rollback_keeps_the_signature_and_refuses_unsigned_generations() {
+async fn signer_without_public_keys_follows_only_its_own_records() {
     for fixture in StoreFixture::local() {
-        let key = Key::new();
-        let fixture = fixture.with_key(&key);
-        let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
-        fixture.publish(&first).await.unwrap();
-        fixture.publish(&second).await.unwrap();
-        fixture.roll_back(1).await.unwrap();
-        fixture.assert_serves(1, &first).await;
-        // Also by a writer without public keys.
-        let unsigned =
-            StoreFixture::over(fixture.store().clone().with_public_keys([])).signed_by(&key);
-        unsigned.roll_back(2).await.unwrap();
-        fixture.assert_serves(2, &second).await;
-
-        fixture.delete(&signature_of(FIRST)).await;
-        let error = fixture.roll_back(1).await.unwrap_err();
-        assert_eq!(error.cause(), "signature");
-        fixture.assert_serves(2, &second).await;
-        unsigned.roll_back(1).await.unwrap();
-        fixture
-            .assert_refused_by(&[&key], SignatureError::Missing)
-            .await;
+        let [ours, theirs] = [(), ()].map(|()| Key::new());
+        let trust = Trust::of_signer(ours.public.clone());
+        let signing =
+            StoreFixture::over(fixture.store().clone().with_trust(trust)).signed_by(&ours);
+        let plain = || StoreFixture::over(fixture.store().clone());
+        plain().publish(&keys("member", 50)).await.unwrap();
+        for _ in 0..2 {
+            let before = fixture.files().await;
+            let writer = &signing.writer;
+            for refused in [
+                signing.publish(&keys("member", 50)).await.unwrap_err(),
+                signing.roll_back(1).await.unwrap_err(),
+                writer.ledger(&audience()).await.unwrap_err(),
+                writer.collect(&audience(), NOW, false).await.unwrap_err(),
+                writer.delete(&audience()).await.unwrap_err(),
+            ] {
+                let StoreError::Signature { source, .. } = refused else {
+                    panic!("{refused:?}")
+                };
+                assert_eq!(source, SignatureError::NotBySigner);
+            }
+            assert_eq!(fixture.files().await, before);
+            let other = plain().signed_by(&theirs);
+            other.publish(&keys("member", 50)).await.unwrap();
+        }
     }
 }
 
-/// A rollback rewrites the manifest and its signature, so that both are young for a gc.
 #[tokio::test]
-async fn gc_after_a_rollback_keeps_the_signature() {
-    let (faulty, fixture) = faulty_fixture();
-    let key = Key::new();
-    let fixture = fixture.with_key(&key);
-    for seed in ["a", "b", "c"] {
-        fixture.publish(&keys(seed, 50)).await.unwrap();
-    }
-    faulty.age().await;
-    fixture.roll_back(1).await.unwrap();
-    let retention = Retention {
-        keep: 1,
-        min_age: Duration::from_secs(3600),
-    };
-    let collected = fixture
-        .writer
-        .collect(&audience(), retention, false)
-        .await
-        .unwrap();
-    assert!(collected.removed_generations.is_empty());
-    fixture.read_by(&[&key]).await.unwrap();
-    assert!(fixture.files().await.contains_key(&signature_of(FIRST)));
-}
-
-#[tokio::test]
-async fn concurrent_signers_conflict_without_damage() {
+async fn signer_that_others_overtook_appends_nothing() {
     let fixture = StoreFixture::memory();
     let [ours, theirs] = [(), ()].map(|()| Key::new());
-    let members = keys("member", 50);
-    let open = async |key: &Arc<Key>| {
-        let fixture = StoreFixture::over(fixture.store().clone()).with_key(key);
-        let base = fixture.writer.base(&audience()).await.unwrap();
-        (fixture, base)
-    };
-    let (first, first_base) = open(&ours).await;
-    let (second, second_base) = open(&theirs).await;
-    let (first, second) = (
-        first.writer.publish(first_base).await.unwrap(),
-        second.writer.publish(second_base).await.unwrap(),
+    let signing = StoreFixture::over(fixture.store().clone()).with_key(&ours);
+    signing.publish(&keys("member", 50)).await.unwrap();
+    let mut ledger = signing.writer.ledger(&audience()).await.unwrap();
+    let intruder = StoreFixture::over(fixture.store().clone()).signed_by(&theirs);
+    intruder.publish(&keys("evil", 50)).await.unwrap();
+    let before = fixture.current().await;
+    let refused = ledger.append(adding("new")).await.unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Conflict { .. }),
+        "{refused:?}"
     );
-    assert_eq!((first.generation(), second.generation()), (1, 1));
-    put_chunks(&first, &members).await.unwrap();
-    put_chunks(&second, &members).await.unwrap();
-    first.commit(build(1, &members).0).await.unwrap();
-    let error = second.commit(build(1, &members).0).await.unwrap_err();
-    assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
-    fixture.read_by(&[&ours]).await.unwrap();
+    assert_eq!(ledger.refresh().await.unwrap_err().cause(), "signature");
+    assert_eq!(fixture.current().await, before);
 }
 
 #[tokio::test]
-async fn signature_with_a_lost_answer_is_accepted() {
+async fn signed_record_with_a_lost_answer_is_known_as_its_own() {
     for lost in [LostAnswer::Retried, LostAnswer::Broken] {
         let (faulty, fixture) = faulty_fixture();
         let key = Key::new();
         let fixture = fixture.with_key(&key);
-        faulty.lose_answers(".minisig", lost);
+        faulty.lose_answers("/records/", lost);
         let members = keys("member", 50);
         assert_eq!(fixture.publish(&members).await.unwrap().0, 1, "{lost:?}");
         fixture.assert_serves(1, &members).await;
@@ -371,13 +306,7 @@ async fn unaccepted_signer_publishes_nothing() {
                 .cause(),
             "signature"
         );
-        assert!(
-            fixture
-                .files()
-                .await
-                .keys()
-                .all(|path| path.contains("/chunks/"))
-        );
+        assert!(fixture.store().live(&audience()).await.unwrap().is_none());
     }
 }
 

@@ -52,20 +52,6 @@ impl PublicKey {
     ) -> Result<(), minisign_verify::Error> {
         self.key.verify(bytes, signature, false)
     }
-
-    /// Whether a signature, valid or not, names this key.
-    pub(crate) fn is_named_by(&self, signature: &[u8]) -> bool {
-        let decoded = str::from_utf8(signature)
-            .ok()
-            .and_then(|text| Signature::decode(text).ok());
-        // The id of the key is compared before the bytes are verified.
-        decoded.is_some_and(|signature| {
-            !matches!(
-                self.verify(b"", &signature),
-                Err(minisign_verify::Error::UnexpectedKeyId)
-            )
-        })
-    }
 }
 
 impl FromStr for PublicKey {

@@ -5,8 +5,7 @@ use super::*;
 use crate::testing::Key;
 use crate::write::Sign as _;
 
-const MANIFEST: &[u8] =
-    include_bytes!("../../../../tests/golden/v1/block512/golden/manifests/1.json");
+const SIGNED: &[u8] = include_bytes!("../../../../tests/minisign/1.json");
 const SIGNATURE: &str = include_str!("../../../../tests/minisign/1.json.minisig");
 const LEGACY: &str = include_str!("../../../../tests/minisign/legacy.minisig");
 const ELSEWHERE: &str = include_str!("../../../../tests/minisign/elsewhere.minisig");
@@ -20,23 +19,24 @@ fn trust(keys: &[&str]) -> Trust {
 }
 
 fn check(trust: &Trust, bytes: &[u8], signature: &str) -> Result<(), SignatureError> {
-    let file = Signed {
-        bytes: bytes.to_vec(),
-        signature: Some(signature.as_bytes().to_vec()),
-    };
-    trust.check_manifest(&"golden".parse().unwrap(), 1, &file)
+    trust.check(&golden(), bytes, Some(signature.as_bytes()))
+}
+
+/// The path for which the file was signed.
+fn golden() -> Path {
+    Path::from("golden/manifests/1.json")
 }
 
 #[test]
 fn signatures_of_the_reference_implementation_are_accepted() {
-    assert_eq!(check(&trust(&[A]), MANIFEST, SIGNATURE), Ok(()));
-    assert_eq!(check(&trust(&[B, A]), MANIFEST, SIGNATURE), Ok(()));
-    assert_eq!(check(&trust(&[A, B]), MANIFEST, BY_B), Ok(()));
+    assert_eq!(check(&trust(&[A]), SIGNED, SIGNATURE), Ok(()));
+    assert_eq!(check(&trust(&[B, A]), SIGNED, SIGNATURE), Ok(()));
+    assert_eq!(check(&trust(&[A, B]), SIGNED, BY_B), Ok(()));
     // Windows line ends are accepted.
     assert_eq!(
         check(
             &trust(&[&A.replace('\n', "\r\n")]),
-            MANIFEST,
+            SIGNED,
             &SIGNATURE.replace('\n', "\r\n")
         ),
         Ok(())
@@ -46,7 +46,7 @@ fn signatures_of_the_reference_implementation_are_accepted() {
 #[test]
 fn each_fault_has_its_error() {
     let a = trust(&[A]);
-    let mut changed = MANIFEST.to_vec();
+    let mut changed = SIGNED.to_vec();
     changed[100] ^= 1;
     let comment = SIGNATURE.replace(
         "rtad golden/manifests/1.json",
@@ -59,66 +59,53 @@ fn each_fault_has_its_error() {
     for (bytes, signature, expected) in [
         (&*changed, SIGNATURE, SignatureError::Invalid),
         (&[], SIGNATURE, SignatureError::Invalid),
-        (MANIFEST, &comment, SignatureError::Invalid),
-        (MANIFEST, LEGACY, SignatureError::Legacy),
-        (MANIFEST, BY_B, SignatureError::UnknownKey),
-        (MANIFEST, ELSEWHERE, wrong_path),
-        (MANIFEST, "", SignatureError::Malformed),
+        (SIGNED, &comment, SignatureError::Invalid),
+        (SIGNED, LEGACY, SignatureError::Legacy),
+        (SIGNED, BY_B, SignatureError::UnknownKey),
+        (SIGNED, ELSEWHERE, wrong_path),
+        (SIGNED, "", SignatureError::Malformed),
         (
-            MANIFEST,
+            SIGNED,
             "<html><body>not found</body></html>",
             SignatureError::Malformed,
         ),
-        (MANIFEST, A, SignatureError::Malformed),
+        (SIGNED, A, SignatureError::Malformed),
         (
-            MANIFEST,
+            SIGNED,
             "\u{e9}\n\u{e9}\n\u{e9}\n\u{e9}",
             SignatureError::Malformed,
         ),
     ] {
         assert_eq!(check(&a, bytes, signature), Err(expected), "{signature:?}");
     }
-    let unsigned = Signed {
-        bytes: MANIFEST.to_vec(),
-        signature: None,
-    };
-    let binary = Signed {
-        signature: Some(vec![0xff; 300]),
-        ..unsigned.clone()
-    };
-    let audience = "golden".parse().unwrap();
-    assert_eq!(
-        a.check_manifest(&audience, 1, &unsigned),
-        Err(SignatureError::Missing)
-    );
-    assert_eq!(
-        a.check_manifest(&audience, 1, &binary),
-        Err(SignatureError::Malformed)
-    );
-    assert_eq!(
-        Trust::default().check_manifest(&audience, 1, &unsigned),
-        Ok(())
-    );
+    let binary = [0xff; 300];
+    for (signature, expected) in [
+        (None, SignatureError::Missing),
+        (Some(&binary[..]), SignatureError::Malformed),
+    ] {
+        assert_eq!(a.check(&golden(), SIGNED, signature), Err(expected));
+    }
+    assert_eq!(Trust::default().check(&golden(), SIGNED, None), Ok(()));
 }
 
 #[test]
 fn signature_is_valid_for_one_path() {
-    let (key, audience): (_, AudienceName) = (Key::new(), "a".parse().unwrap());
+    let key = Key::new();
     let trust = Trust::new([key.public.clone()]);
-    let signature = key
-        .sign(b"bytes", "rtad a/manifests/7.json")
-        .unwrap()
-        .into_bytes();
-    let file = Signed {
-        bytes: b"bytes".to_vec(),
-        signature: Some(signature),
-    };
-    assert_eq!(trust.check_manifest(&audience, 7, &file), Ok(()));
-    for (audience, generation) in [("a", 8), ("a", 70), ("b", 7), ("aa", 7)] {
-        let checked = trust.check_manifest(&audience.parse().unwrap(), generation, &file);
+    let signature = key.sign(b"bytes", "rtad a/records/7.json").unwrap();
+    let signature = Some(signature.as_bytes());
+    let own = Path::from("a/records/7.json");
+    assert_eq!(trust.check(&own, b"bytes", signature), Ok(()));
+    for path in [
+        "a/records/8.json",
+        "a/records/70.json",
+        "b/records/7.json",
+        "aa/records/7.json",
+    ] {
+        let checked = trust.check(&Path::from(path), b"bytes", signature);
         assert!(
             matches!(checked, Err(SignatureError::WrongPath { .. })),
-            "{audience} {generation}: {checked:?}"
+            "{path}: {checked:?}"
         );
     }
 }
@@ -132,11 +119,7 @@ fn changed_bytes_are_refused_except_unsigned_ones() {
         for flip in [1, 4, 0x20, 0x80] {
             let mut bytes = SIGNATURE.as_bytes().to_vec();
             bytes[index] ^= flip;
-            let file = Signed {
-                bytes: MANIFEST.to_vec(),
-                signature: Some(bytes.clone()),
-            };
-            let checked = a.check_manifest(&"golden".parse().unwrap(), 1, &file);
+            let checked = a.check(&golden(), SIGNED, Some(&bytes));
             let is_padding = SIGNATURE.as_bytes()[index..]
                 .iter()
                 .all(|byte| b"=\n".contains(byte));
@@ -145,10 +128,10 @@ fn changed_bytes_are_refused_except_unsigned_ones() {
                 "byte {index} by {flip}"
             );
         }
-        assert!(check(&a, MANIFEST, &SIGNATURE[..index]).is_err() || index + 1 == SIGNATURE.len());
+        assert!(check(&a, SIGNED, &SIGNATURE[..index]).is_err() || index + 1 == SIGNATURE.len());
     }
-    for index in (0..MANIFEST.len()).step_by(7) {
-        let mut bytes = MANIFEST.to_vec();
+    for index in (0..SIGNED.len()).step_by(7) {
+        let mut bytes = SIGNED.to_vec();
         bytes[index] ^= 1;
         assert_eq!(check(&a, &bytes, SIGNATURE), Err(SignatureError::Invalid));
     }

@@ -1,27 +1,26 @@
-//! Appends: exact changes, made live by one write of `CURRENT`.
+//! Appends: exact changes, made live by one record.
 //!
 //! ```text
-//! read CURRENT ─▶ change ─▶ delta, merged with younger ones ─▶ put its file ─▶ replace CURRENT
+//! read the newest record ─▶ change ─▶ delta, merged with younger ones ─▶ put its file ─▶ next record
 //! ```
 //!
-//! The write is conditional on the `CURRENT` that was read. One of two concurrent writers loses,
-//! reads again and appends to the other's. All readers therefore see changes in one order, and none
-//! is lost. A build folds in the deltas of its base and leaves later ones in `CURRENT`
-//! (`write/live.rs`).
+//! One of two concurrent writers loses, reads again and appends to the other's. All readers
+//! therefore see changes in one order, and none is lost. A build folds in the deltas of its base
+//! and leaves later ones in the record (`write/live.rs`).
 //!
 //! A new delta is merged with earlier ones of less than four times its size. This keeps the list
 //! short, and each key is rewritten only a few times per tenfold growth.
 //!
 //! | killed | visible to readers | left behind |
 //! |---|---|---|
-//! | before `CURRENT` is replaced | the old state | a delta without a `CURRENT`; gc removes it |
+//! | before the record | the old state | a delta that no record names; gc removes it |
 //! | after | the changes | nothing |
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::change::{Change, MemberChanges};
-use super::current::{CurrentUpdate, WRITTEN_MEANWHILE};
+use super::update::RecordUpdate;
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::error::StoreError;
@@ -29,7 +28,6 @@ use crate::layout::MAX_TOMBSTONES;
 use crate::read::Live;
 use rtad_core::clock;
 use rtad_core::device::DeviceKey;
-use rtad_core::random;
 use rtad_core::snapshot::{
     AudienceName, BuiltDelta, Current, Delta, DeltaEntry, Digest, MAX_DELTA_KEYS, MAX_DELTAS,
     SortedKeys, State,
@@ -41,7 +39,7 @@ const GROWTH: u64 = 4;
 /// Result of an append.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Appended {
-    /// Sequence of the new `CURRENT`; of the old one, if nothing changed.
+    /// Number of the new record; of the old one, if nothing changed.
     pub sequence: u64,
     /// The generation that it applies to.
     pub generation: u64,
@@ -61,16 +59,13 @@ pub struct Appended {
     pub written_bytes: u64,
 }
 
-/// A writer's state of an audience: the `CURRENT` to replace, and the deltas read or written so
-/// far.
+/// A writer's state of an audience: the record to follow, and the deltas read or written so far.
 #[derive(Debug)]
 pub struct Ledger {
     writer: StoreWriter,
     audience: AudienceName,
     live: Live,
     held: HashMap<Digest, Arc<Delta>>,
-    /// The generation over which this writer is known to be allowed to write.
-    checked: Option<u64>,
 }
 
 impl StoreWriter {
@@ -87,18 +82,23 @@ impl StoreWriter {
             audience,
             live,
             held: HashMap::new(),
-            checked: None,
         })
     }
 }
 
 impl Ledger {
-    /// The `CURRENT` that the next append replaces.
+    /// The state that the next append changes.
     pub const fn current(&self) -> &Current {
         &self.live.current
     }
 
-    /// Reads `CURRENT` again. Returns whether another writer has replaced it.
+    /// Lets time pass since the record was read.
+    #[cfg(test)]
+    pub fn age(&mut self, by: std::time::Duration) {
+        self.live.age(by);
+    }
+
+    /// Reads the newest record. Returns whether another writer has created it.
     ///
     /// # Errors
     ///
@@ -106,7 +106,8 @@ impl Ledger {
     pub async fn refresh(&mut self) -> Result<bool, StoreError> {
         let store = self.writer.store();
         let live = store.require_live(&self.audience, Some(&self.live)).await?;
-        let is_new = live.current.sequence != self.live.current.sequence;
+        // By content: records that were removed by hand may be followed by others of their numbers.
+        let is_new = live.object() != self.live.object();
         self.live = live;
         self.drop_unnamed();
         Ok(is_new)
@@ -130,8 +131,8 @@ impl Ledger {
         Ok(delta)
     }
 
-    /// Publishes a change over the `CURRENT` of this ledger. Nothing is written if nothing changes,
-    /// but `CURRENT` is read again: a tombstone in this ledger may have been lifted since.
+    /// Publishes a change over the state of this ledger. Nothing is written if nothing changes, but
+    /// the store is read again: a tombstone in this ledger may have been lifted since.
     ///
     /// # Errors
     ///
@@ -210,11 +211,8 @@ impl Ledger {
     /// The result of a change without effect, if this ledger is not stale.
     async fn acknowledge_unchanged(&mut self, appended: Appended) -> Result<Appended, StoreError> {
         if self.refresh().await? {
-            return Err(StoreError::conflict(
-                &self.audience,
-                WRITTEN_MEANWHILE,
-                false,
-            ));
+            let reason = "another process wrote meanwhile";
+            return Err(StoreError::conflict(&self.audience, reason, false));
         }
         Ok(with_totals(appended, &self.live.current))
     }
@@ -291,35 +289,25 @@ impl Ledger {
         }
     }
 
-    /// Writes the files, then `CURRENT`.
+    /// Writes the files, then the next record.
     pub(super) async fn replace(
         &mut self,
-        mut next: Current,
+        next: Current,
         files: Vec<BuiltDelta>,
     ) -> Result<(), StoreError> {
-        let generation = Some(next.generation);
-        if !files.is_empty() && self.checked != generation {
-            self.writer.check_unsigned_write(&self.audience).await?;
-            if self.writer.signs() {
-                // Pods that accept the key of the generation refuse deltas of another one.
-                self.writer
-                    .store()
-                    .manifest_of(&self.audience, next.generation)
-                    .await?;
-            }
-            self.checked = generation;
-        }
-
-        let update =
-            CurrentUpdate::begin_over(&self.writer, &self.audience, self.live.clone()).await?;
+        self.writer.check_signs(&self.audience, &self.live)?;
+        let update = RecordUpdate {
+            writer: &self.writer,
+            audience: &self.audience,
+            live: Some(self.live.clone()),
+        };
+        update.check_is_newest().await?;
         for built in &files {
-            // Its name has the next sequence, so no gc removes it.
+            // Its name has the next number, so no gc removes it.
             let bytes = built.bytes.clone();
             update.put_delta(built.delta.entry(), bytes).await?;
         }
-        // `put_if` compares contents after a conflict: another writer's must not equal this one's.
-        next.owner = Some(random_owner());
-        self.live = update.write(&next).await?;
+        self.live = update.write(next).await?;
 
         for BuiltDelta { delta, .. } in files {
             self.held.insert(delta.entry().sha256, Arc::new(delta));
@@ -328,7 +316,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Drops deltas that `CURRENT` no longer names: a ledger may be kept for months.
+    /// Drops deltas that the record no longer names: a ledger may be kept for months.
     fn drop_unnamed(&mut self) {
         let current = &self.live.current;
         let is_named = |delta: &Delta| current.delta_entries().any(|entry| entry == delta.entry());
@@ -347,11 +335,6 @@ fn kept_deltas(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
         (kept, total) = (kept - 1, total + before);
     }
     kept
-}
-
-/// A random number below 2⁵³, which every JSON reader can represent.
-fn random_owner() -> u64 {
-    random::number() >> 11
 }
 
 fn with_totals(appended: Appended, current: &Current) -> Appended {

@@ -1,13 +1,12 @@
-//! Base of a publish: the `CURRENT` that was live when its work began.
+//! Base of a publish: the record that was live when its work began.
 
-use super::lock::Creates;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::deltas_path;
 use crate::read::Live;
 use rtad_core::snapshot::{AudienceName, Current, Folded, State};
 
-/// The live `CURRENT` when the work began.
+/// The state that was live when the work began.
 #[derive(Debug, Clone)]
 pub struct Base {
     audience: AudienceName,
@@ -15,7 +14,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// A base with the `CURRENT` that was live when the work began, in this process or another.
+    /// A base with the state that was live when the work began, in this process or another.
     pub const fn new(audience: AudienceName, current: Option<Current>) -> Self {
         Self { audience, current }
     }
@@ -25,12 +24,12 @@ impl Base {
         &self.audience
     }
 
-    /// The live `CURRENT`, if there was one.
+    /// The live state, if there was one.
     pub const fn current(&self) -> Option<&Current> {
         self.current.as_ref()
     }
 
-    /// The `CURRENT` that names a generation: none before the first publish, and none after the
+    /// The state that names a generation: none before the first publish, and none after the
     /// audience was deleted, as the files of its generations are removed.
     pub fn with_generation(&self) -> Option<&Current> {
         self.current()
@@ -70,11 +69,11 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// A store error, a refused `CURRENT`, or [`StoreError::LostCurrent`]: a publish would forget
+    /// A store error, a refused record, or [`StoreError::LostRecords`]: a publish would forget
     /// erasures and registrations. A killed first publish leaves no deltas.
     pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
         let live = match self.store().live(audience).await {
-            Err(StoreError::NoDirectory { .. }) if self.creates() == Creates::Store => None,
+            Err(StoreError::NoDirectory { .. }) if self.creates_store() => None,
             live => live?,
         };
         if live.is_none()
@@ -84,7 +83,7 @@ impl StoreWriter {
                 .await?
                 .is_empty()
         {
-            return Err(StoreError::LostCurrent {
+            return Err(StoreError::LostRecords {
                 audience: audience.clone(),
             });
         }

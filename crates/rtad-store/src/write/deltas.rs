@@ -1,18 +1,16 @@
-//! Deltas: signing them, and merging them when a `CURRENT` would name too many.
+//! Deltas: merging them when a record would name too many.
 
-use super::current::CurrentUpdate;
-use super::sign::Sign;
+use super::update::RecordUpdate;
 use crate::blocking::blocking;
 use crate::error::StoreError;
-use crate::layout::{delta_path, delta_sequence, deltas_path, signature_path};
-use crate::read::{Store, read_small};
-use crate::trust::{MAX_SIGNATURE_BYTES, PublicKey};
+use crate::layout::{delta_sequence, deltas_path};
+use crate::read::Store;
 use rtad_core::snapshot::{AudienceName, BuiltDelta, DeltaEntry, MAX_DELTA_KEYS, MAX_DELTAS};
 
-/// Unmerged deltas that a rollback leaves at most. The other entries of `CURRENT` are for appends.
+/// Unmerged deltas that a rollback leaves at most. The other entries of a record are for appends.
 const MAX_UNMERGED: usize = 8;
 
-/// The deltas of some groups, in order, at most as many as a `CURRENT` may name. The last group are
+/// The deltas of some groups, in order, at most as many as a record may name. The last group are
 /// the later ones, which appends merge further; the others stay apart, so that a rollback can omit
 /// them.
 ///
@@ -23,7 +21,7 @@ const MAX_UNMERGED: usize = 8;
 /// A delta has all changes of its range of sequences. So in the order of their last sequence, the
 /// newest change of a key comes last, even if ranges overlap.
 pub async fn merge_groups(
-    update: &CurrentUpdate<'_>,
+    update: &RecordUpdate<'_>,
     groups: &[Vec<DeltaEntry>],
 ) -> Result<Vec<DeltaEntry>, StoreError> {
     let (later, unmerged) = groups.split_last().expect("the later deltas are a group");
@@ -49,10 +47,10 @@ pub async fn merge_groups(
 
 /// Merges deltas into one, and writes its file; `None` without deltas.
 pub async fn merged(
-    update: &CurrentUpdate<'_>,
+    update: &RecordUpdate<'_>,
     entries: &[DeltaEntry],
 ) -> Result<Option<DeltaEntry>, StoreError> {
-    let CurrentUpdate {
+    let RecordUpdate {
         writer, audience, ..
     } = *update;
     let entries = in_order(entries.iter().cloned());
@@ -61,7 +59,6 @@ pub async fn merged(
         [entry] => return Ok(Some(entry.clone())),
         [.., newest] => newest.last,
     };
-    writer.check_unsigned_write(audience).await?;
     let mut deltas = Vec::with_capacity(entries.len());
     for entry in &entries {
         deltas.push(writer.store().delta(audience, entry).await?);
@@ -80,61 +77,13 @@ pub async fn merged(
     Ok(Some(entry))
 }
 
-/// Whether a delta has a signature that names this key, valid or not.
-async fn is_signed_by(
-    update: &CurrentUpdate<'_>,
-    entry: &DeltaEntry,
-    key: &PublicKey,
-) -> Result<bool, StoreError> {
-    let path = signature_path(&delta_path(update.audience, entry));
-    let objects = update.writer.store().objects(&path).await?;
-    match read_small(&*objects, &path, MAX_SIGNATURE_BYTES, "the signature").await {
-        Ok((signature, _)) => Ok(key.is_named_by(&signature)),
-        Err(StoreError::NotFound { .. } | StoreError::Manifest { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Signs the deltas that another key signed, or none, if the writer signs. Its public keys decide
-/// whether it may.
-pub async fn sign_deltas(
-    update: &CurrentUpdate<'_>,
-    entries: impl IntoIterator<Item = &DeltaEntry>,
-) -> Result<(), StoreError> {
-    let CurrentUpdate {
-        writer, audience, ..
-    } = *update;
-    let Some(key) = writer.signer().map(Sign::public_key) else {
-        return Ok(());
-    };
-    for entry in entries {
-        if is_signed_by(update, entry, &key).await? {
-            continue;
-        }
-        match writer.store().delta_and_file(audience, entry).await {
-            Ok((_, file)) => update.put_delta(entry, file.bytes).await?,
-            // Merged into another delta meanwhile, which is signed now or by the next build.
-            Err(StoreError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// The highest sequence in any manifest or delta: a lost `CURRENT` must continue above it.
+/// The highest number of a record in the name of any delta: lost records must continue above it.
 pub async fn highest_sequence(store: &Store, audience: &AudienceName) -> Result<u64, StoreError> {
     let listed = store.backend.list(&deltas_path(audience)).await?;
     let names = listed
         .iter()
         .filter_map(|object| object.location.filename());
-    let mut highest = names.filter_map(delta_sequence).max().unwrap_or(0);
-    for generation in store.generations(audience).await? {
-        // Unreadable manifests are skipped.
-        if let Ok((manifest, _)) = store.manifest_of(audience, generation).await {
-            highest = highest.max(manifest.folded().map_or(0, |folded| folded.through));
-        }
-    }
-    Ok(highest)
+    Ok(names.filter_map(delta_sequence).max().unwrap_or(0))
 }
 
 /// Deltas in the order of their last sequence. Keeps one of those with the same sequence: the one

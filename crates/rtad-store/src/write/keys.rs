@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::publish::{Publication, Published};
 use crate::blocking::blocking;
 use crate::error::StoreError;
-use crate::layout::manifest_path;
+use crate::layout::manifests_path;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{
@@ -53,7 +53,7 @@ impl Publication<'_> {
         let manifest = chunks
             .finish(self.audience().clone(), facts)
             .map_err(|source| StoreError::Manifest {
-                path: manifest_path(self.audience(), self.generation()).to_string(),
+                path: manifests_path(self.audience()).to_string(),
                 source,
             })?;
         self.commit(manifest).await

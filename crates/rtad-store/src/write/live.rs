@@ -1,14 +1,15 @@
-//! Going live: one write of `CURRENT`, with the deltas that are not folded into the generation.
+//! Going live: one record, with the deltas that are not folded into the generation.
 
 use super::base::Base;
-use super::current::CurrentUpdate;
-use super::deltas::{highest_sequence, merge_groups, sign_deltas};
+use super::deltas::{highest_sequence, merge_groups};
+use super::update::RecordUpdate;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
-use crate::layout::delta_path;
-use rtad_core::snapshot::{Current, DeltaEntry, Manifest, State};
+use rtad_core::snapshot::{
+    AudienceName, Current, DeltaEntry, MAX_KEPT_GENERATIONS, Manifest, State,
+};
 
-/// Tries to write `CURRENT` against concurrent appends.
+/// Tries against concurrent appends.
 const MAX_TRIES: u32 = 100;
 
 /// A generation to make live.
@@ -18,8 +19,10 @@ pub struct Candidate<'a> {
     pub(super) manifest: &'a [u8],
     pub(super) rolled_back_from: Option<u64>,
     pub(super) deltas: RetainedDeltas,
-    /// Whether an earlier signer signed the manifest.
-    pub(super) has_signature: bool,
+    /// The share of the pods that serve the generation, beside the live one; `None` for all.
+    pub(super) pods_per_million: Option<u32>,
+    /// Old deltas that the generation needs. A gc removes them unless the record before names them.
+    pub(super) old_deltas: Vec<DeltaEntry>,
 }
 
 /// The deltas that stay live with a generation.
@@ -53,73 +56,54 @@ impl RetainedDeltas {
     }
 }
 
-/// Makes a generation live over `base`, and returns the `CURRENT` that did. Retries over
-/// concurrently appended deltas.
+/// Makes a generation live over `base`, and returns the state that did. Retries over concurrently
+/// appended deltas.
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`] if another loader published since `base`, [`StoreError::Unsigned`] if
-/// deltas over an earlier signer's generation would be unsigned, or a store error.
+/// [`StoreError::Conflict`] if another loader published since `base`, [`StoreError::Unsigned`], or
+/// a store error.
 pub async fn go_live(
     writer: &StoreWriter,
     base: &Base,
     candidate: &Candidate<'_>,
 ) -> Result<Current, StoreError> {
-    let mut tried: Option<Current> = None;
     for tries in 0.. {
-        let update = CurrentUpdate::begin(writer, base.audience()).await?;
-        let live = update.live.as_ref().map(|live| &live.current);
-        // The last try succeeded without an answer, and an append followed it.
-        if let (Some(live), Some(tried)) = (live, &tried)
-            && live.published_sequence() == tried.sequence
-            && live.manifest_sha256 == tried.manifest_sha256
-        {
-            return Ok(tried.clone());
-        }
+        let update = RecordUpdate::begin(writer, base.audience()).await?;
         base.check_is_live(update.live.as_ref())?;
 
-        let next = candidate.current(&update).await?;
-        // Also those that were appended since the base, without this writer's key.
-        sign_deltas(&update, next.delta_entries()).await?;
-        if candidate.has_signature && writer.refuses_unsigned() {
-            check_signed(&update, &next).await?;
-        }
-
-        match update.write(&next).await {
-            // Replaced by an append or by another loader: the next read shows which.
-            Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => tried = Some(next),
+        let next = candidate.state(&update).await?;
+        match update.write(next).await {
+            // Followed by an append or by another loader: the next read shows which.
+            Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => {}
             written => return written.map(|live| live.current),
         }
     }
     unreachable!("the last try is returned")
 }
 
-/// Checks that readers with public keys accept the deltas over a signed generation.
-///
-/// # Errors
-///
-/// [`StoreError::Unsigned`], or a store error.
-async fn check_signed(update: &CurrentUpdate<'_>, next: &Current) -> Result<(), StoreError> {
-    let store = update.writer.store();
-    for delta in next.delta_entries() {
-        let path = delta_path(update.audience, delta);
-        if !store.is_signed(&path).await? {
-            return Err(StoreError::Unsigned {
-                audience: update.audience.clone(),
-                generation: next.generation,
-            });
-        }
-    }
-    Ok(())
-}
-
 impl Candidate<'_> {
-    /// The `CURRENT` that makes the candidate live. Writes merged deltas.
-    async fn current(&self, update: &CurrentUpdate<'_>) -> Result<Current, StoreError> {
+    /// Checks that no gc removes what the candidate needs.
+    fn check_kept(&self, audience: &AudienceName, old: &Current) -> Result<(), StoreError> {
+        let is_new = self.generation >= old.next_generation();
+        let is_kept = is_new || old.entry(self.generation).is_some();
+        let mut old_deltas = self.old_deltas.iter();
+        if is_kept && old_deltas.all(|delta| old.deltas.contains(delta)) {
+            return Ok(());
+        }
+        let reason = format!(
+            "a gc removed, or may remove, files that generation {} needs; run this again",
+            self.generation
+        );
+        Err(StoreError::conflict(audience, reason, true))
+    }
+
+    /// The state that makes the candidate live. Writes merged deltas.
+    async fn state(&self, update: &RecordUpdate<'_>) -> Result<Current, StoreError> {
         let old = update.live.as_ref().map(|live| &live.current);
         let sequence = match old {
-            Some(current) => current.sequence,
-            None => highest_sequence(update.writer.store(), update.audience).await?,
+            Some(old) => old.sequence,
+            None => last_sequence(update).await?,
         };
         let mut next = Current::new(
             sequence.saturating_add(1),
@@ -130,6 +114,19 @@ impl Candidate<'_> {
         let Some(old) = old else {
             return Ok(next);
         };
+        self.check_kept(update.audience, old)?;
+        if let Some(pods_per_million) = self.pods_per_million {
+            return Ok(old.staging(next.live_entry(), pods_per_million));
+        }
+
+        // A staged generation that does not become the live one is dropped.
+        let dropped = old.staged.map(|staged| staged.entry.generation);
+        next.kept = old.generations();
+        next.kept.retain(|entry| {
+            entry.generation != self.generation && Some(entry.generation) != dropped
+        });
+        let surplus = next.kept.len().saturating_sub(MAX_KEPT_GENERATIONS);
+        next.kept.drain(..surplus);
 
         next.deltas = merge_groups(update, &self.deltas.groups(&old.deltas)).await?;
         next.no_merge_through = self.deltas.no_merge_through;
@@ -141,4 +138,18 @@ impl Candidate<'_> {
         next.expires_unix_seconds = old.expires_unix_seconds;
         Ok(next)
     }
+}
+
+/// The highest number of a record that was lost; 0 if there was none. A reader that had it would
+/// take a lower one for that of a stale copy.
+async fn last_sequence(update: &RecordUpdate<'_>) -> Result<u64, StoreError> {
+    let (store, audience) = (update.writer.store(), update.audience);
+    let hint = store.records(audience).hint().await?.unwrap_or(0);
+    let highest = highest_sequence(store, audience).await?.max(hint);
+    // A first record may have been created since, and a delta appended to it.
+    if highest > 0 && store.live(audience).await?.is_some() {
+        let reason = "another process published meanwhile";
+        return Err(StoreError::conflict(audience, reason, true));
+    }
+    Ok(highest)
 }

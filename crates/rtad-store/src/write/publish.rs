@@ -1,45 +1,40 @@
-//! Publishing: chunks, then the manifest, then `CURRENT`; one publish at a time.
+//! Publishing: chunks, then the manifest, then the record.
 //!
 //! Steps for the caller:
 //!
-//! 1. [`StoreWriter::base`] records the live generation before the work begins.
+//! 1. [`StoreWriter::base`] reads the live state before the work begins.
 //! 2. [`StoreWriter::publish`] opens the publication, if the base is still live.
 //! 3. [`Publication::commit`] makes it live in one write, if the base is still live. It takes a
 //!    manifest of stored chunks and facts, and returns what it published.
 //!
 //! | killed | visible to readers | left behind |
 //! |---|---|---|
-//! | before `commit` writes `CURRENT` | the old generation | chunks, perhaps a signature or a manifest, whose number is skipped |
+//! | before the record | the old generation | chunks, perhaps a manifest |
 //! | after | the new generation | nothing |
 //!
-//! A loader holds the lock file of a directory throughout (`write/lock.rs`), so a second loader
-//! fails before it writes. The put of `CURRENT` into an object store is conditional on the base,
-//! and the second loader fails there. The publication checks between the manifest and `CURRENT`
-//! that no gc has removed its files (`write/gc/guard.rs`).
+//! What is left behind has names of its content, and is removed by a gc once it is old. Two loaders
+//! may publish at once: one of them creates the next record, the other fails.
 
-use std::collections::HashSet;
-
-use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutMode, PutPayload};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::base::Base;
-use super::chunks::{put_unless_held, safe_chunks, sync_chunks};
-use super::current::CurrentUpdate;
-use super::deltas::{in_order, merged, sign_deltas};
-use super::gc::guard;
+use super::chunks::{ChunkPut, StableFiles, check_files, put_unless_held, sync_chunks};
+use super::deltas::{in_order, merged};
+use super::folder::prepare_folder;
 use super::live::{Candidate, RetainedDeltas, go_live};
-use super::lock::lock;
-use super::probe::check_conditions;
+use super::update::RecordUpdate;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
-use crate::layout::{current_path, manifest_path, signature_path};
-use rtad_core::files::FileLock;
+use crate::layout::{audience_path, manifest_path, manifests_path, number_of};
 use rtad_core::snapshot::{
-    AudienceName, BuiltChunk, Current, DeltaEntry, Digest, Folded, Manifest,
+    AudienceName, BuiltChunk, Current, DeltaEntry, Folded, GenerationEntry, Manifest,
 };
 
 /// Deltas that a generation carries on from earlier ones. More are merged into one.
 const MAX_CARRIED_DELTAS: usize = 100;
+/// Time in which a delete arrives that a gc sent before it could see a renewed chunk.
+const DELETE_TIME: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 15 });
 
 /// A running publish. Dropping it changes nothing for readers.
 #[derive(Debug)]
@@ -47,9 +42,10 @@ pub struct Publication<'w> {
     pub(super) writer: &'w StoreWriter,
     pub(super) base: Base,
     generation: u64,
-    /// The live chunks of an object store, which no gc removes while `CURRENT` is unchanged.
-    safe_chunks: HashSet<Digest>,
-    _lock: Option<FileLock>,
+    /// The files of the base, which no gc removes while it is live.
+    stable: StableFiles,
+    /// Whether a chunk was written over an old one, which a gc may be removing.
+    has_renewed: AtomicBool,
 }
 
 /// A generation that was made live.
@@ -57,40 +53,53 @@ pub struct Publication<'w> {
 pub struct Published {
     /// Its manifest, as in the store.
     pub manifest: Manifest,
-    /// The `CURRENT` that made it live.
+    /// The state that it is live in.
     pub current: Current,
 }
 
 impl StoreWriter {
-    /// Opens a publication over `base`. Creates the audience's folder in a directory, and takes the
-    /// lock.
+    /// Opens a publication over `base`. Creates the audience's folder in a directory.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if another loader is publishing, or has published since `base`.
+    /// [`StoreError::Conflict`] if another loader has published since `base`,
+    /// [`StoreError::Conditions`], [`StoreError::Unsigned`], or a store error.
     pub async fn publish(&self, base: Base) -> Result<Publication<'_>, StoreError> {
         let (store, audience) = (self.store(), base.audience());
+        prepare_folder(self, &audience_path(audience)).await?;
         // Before chunks are written.
-        check_conditions(self.backend(), &current_path(audience)).await?;
-        let lock = lock(self.backend(), audience, self.creates()).await?;
+        store.records(audience).check_creates().await?;
+
         let live = store.live(audience).await?;
         base.check_is_live(live.as_ref())?;
-        // The new generation is above every manifest and signature, those of killed publishes
-        // included, and above the generations that were rolled back from.
-        let published = store.listed_manifests(audience).await?.highest();
-        let named = live
-            .as_ref()
-            .map_or(0, |live| live.current.highest_generation());
-        // A forged `CURRENT` with u64::MAX makes commit fail, because the manifest exists.
-        let generation = published.max(named).saturating_add(1);
-        let safe_chunks = safe_chunks(store, audience, live.as_ref()).await?;
+        if let Some(live) = &live {
+            self.check_signs(audience, live)?;
+        }
+        let generation = match &live {
+            Some(live) => live.current.next_generation(),
+            None => self.unused_generation(audience).await?,
+        };
+        let stable = StableFiles::of(store, audience, live.as_ref()).await?;
         Ok(Publication {
             writer: self,
             base,
             generation,
-            safe_chunks,
-            _lock: lock,
+            stable,
+            has_renewed: AtomicBool::new(false),
         })
+    }
+
+    /// A number above those of all manifests, for a first publish: records may have been lost.
+    async fn unused_generation(&self, audience: &AudienceName) -> Result<u64, StoreError> {
+        let mut highest = 0;
+        for object in self.backend().list(&manifests_path(audience)).await? {
+            let name = object.location.filename().unwrap_or_default();
+            let generation = name
+                .split_once('-')
+                .and_then(|(number, _)| number_of(number));
+            highest = highest.max(generation.unwrap_or(0));
+        }
+        Ok(highest.saturating_add(1))
     }
 }
 
@@ -100,17 +109,6 @@ impl Publication<'_> {
         self.base.audience()
     }
 
-    /// The generation being published.
-    pub(crate) const fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Uses a number as if opened before another loader used it.
-    #[cfg(test)]
-    pub(crate) const fn renumber(&mut self, generation: u64) {
-        self.generation = generation;
-    }
-
     /// Writes a chunk, durably, unless the store holds it. Returns whether it was written. May be
     /// called concurrently; each chunk is in memory until written.
     ///
@@ -118,13 +116,11 @@ impl Publication<'_> {
     ///
     /// A store error.
     pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
-        put_unless_held(
-            self.writer.backend(),
-            self.audience(),
-            chunk,
-            &self.safe_chunks,
-        )
-        .await
+        let put = put_unless_held(self.writer, self.audience(), chunk, &self.stable).await?;
+        if put == ChunkPut::Renewed {
+            self.has_renewed.store(true, Ordering::Relaxed);
+        }
+        Ok(put != ChunkPut::Held)
     }
 
     /// Numbers a manifest of stored chunks, writes it and makes it live.
@@ -138,130 +134,85 @@ impl Publication<'_> {
     ///
     /// If the manifest is not of this publication's audience.
     pub async fn commit(self, manifest: Manifest) -> Result<Published, StoreError> {
+        self.commit_for(manifest, None).await
+    }
+
+    /// As [`Publication::commit`], for a share of the pods, in millionths: the others go on serving
+    /// the live generation, until [`StoreWriter::promote`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Publication::commit`]; [`StoreError::NothingStaged`] without a live generation.
+    ///
+    /// # Panics
+    ///
+    /// If the manifest is not of this publication's audience.
+    pub async fn commit_staged(
+        self,
+        manifest: Manifest,
+        pods_per_million: u32,
+    ) -> Result<Published, StoreError> {
+        if self.base.with_generation().is_none() {
+            return Err(StoreError::NothingStaged {
+                audience: self.audience().clone(),
+                reason: "nothing is live that the other pods could serve: publish without a stage",
+            });
+        }
+        self.commit_for(manifest, Some(pods_per_million)).await
+    }
+
+    async fn commit_for(
+        self,
+        manifest: Manifest,
+        pods_per_million: Option<u32>,
+    ) -> Result<Published, StoreError> {
         assert_eq!(
             manifest.audience(),
             self.audience(),
             "the manifest is of the publication's audience"
         );
-        self.writer.check_unsigned_write(self.audience()).await?;
         let manifest = self.completed(manifest).await?;
-        sync_chunks(self.writer.backend(), &manifest).await?;
+        let backend = self.writer.backend();
+        sync_chunks(backend, &manifest).await?;
 
-        // Written once: a second writer of the same generation loses here.
-        let path = manifest_path(self.audience(), self.generation);
         let bytes = manifest.to_bytes();
-        self.writer
-            .put_signed(self.audience(), &path, bytes.clone(), PutMode::Create)
-            .await?;
-
-        let done = async {
-            self.check_not_withdrawn(&path).await?;
-            guard::check_manifest(self.writer.backend(), &manifest).await?;
-            let candidate = Candidate {
-                generation: self.generation,
-                manifest: &bytes,
-                rolled_back_from: None,
-                deltas: RetainedDeltas::over(&manifest),
-                has_signature: false,
-            };
-            go_live(self.writer, &self.base, &candidate).await
-        };
-        match done.await {
-            Ok(current) => Ok(Published { manifest, current }),
-            Err(error) => {
-                if matches!(error, StoreError::Conflict { .. }) {
-                    self.withdraw(&path).await;
-                }
-                Err(error)
-            }
+        let entry = GenerationEntry::of(self.generation, &bytes);
+        if self.has_renewed.load(Ordering::Relaxed) && !DELETE_TIME.is_zero() {
+            tokio::time::sleep(DELETE_TIME).await;
         }
+        let path = manifest_path(self.audience(), &entry);
+        self.writer.put(&path, bytes.clone()).await?;
+        let now = self.writer.store().written_at(&path).await?;
+        let old_deltas = check_files(backend, &manifest, &self.stable, now).await?;
+
+        let candidate = Candidate {
+            generation: self.generation,
+            manifest: &bytes,
+            rolled_back_from: None,
+            deltas: RetainedDeltas::over(&manifest),
+            pods_per_million,
+            old_deltas,
+        };
+        let current = go_live(self.writer, &self.base, &candidate).await?;
+        Ok(Published { manifest, current })
     }
 
     /// The manifest with its number, the generation that it replaces, and the folded deltas as they
-    /// are live now. Signs the deltas that `CURRENT` or the manifest will name: early, so that
-    /// nothing is written if the writer may not. Later ones are signed when the generation goes
-    /// live.
+    /// are live now.
     async fn completed(&self, manifest: Manifest) -> Result<Manifest, StoreError> {
-        let update = CurrentUpdate::begin(self.writer, self.audience()).await?;
+        let update = RecordUpdate::begin(self.writer, self.audience()).await?;
+        self.base.check_is_live(update.live.as_ref())?;
+
         let replaced = self.base.with_generation();
-        let mut manifest = manifest
+        let manifest = manifest
             .numbered(self.generation)
             .over_generation(replaced.map_or(0, |current| current.generation));
 
-        if let Some(mut folded) = manifest.folded().cloned() {
-            self.base.check_is_live(update.live.as_ref())?;
-            folded.deltas = folded_deltas(&update, &folded).await?;
-            manifest = manifest.with_folded(folded);
-        }
-
-        let live = self.base.current().into_iter();
-        let live = live.flat_map(Current::delta_entries);
-        let named: HashSet<_> = live.chain(manifest.folded_deltas()).collect();
-        sign_deltas(&update, named).await?;
-        Ok(manifest)
-    }
-
-    /// Checks that no other loader has withdrawn a manifest of this number: its delete may still be
-    /// repeated.
-    async fn check_not_withdrawn(&self, path: &Path) -> Result<(), StoreError> {
-        // A signer has created the signature, which excludes the other loader.
-        if self.writer.backend().is_directory() || self.writer.signs() {
-            return Ok(());
-        }
-        match self
-            .writer
-            .store()
-            .objects(path)
-            .await?
-            .head(&signature_path(path))
-            .await
-        {
-            Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(source) => Err(StoreError::backend(
-                "look up",
-                &signature_path(path),
-                source,
-            )),
-            Ok(_) => {
-                let reason =
-                    "another process withdrew a manifest of this generation; run this again";
-                Err(StoreError::conflict(self.audience(), reason, true))
-            }
-        }
-    }
-
-    /// Removes the manifest of a failed publish. Ignores errors: the caller reports the first one.
-    ///
-    /// The client may repeat a delete in an object store whose answer was lost, when another loader
-    /// has already written a manifest of this number. The number therefore stays reserved by its
-    /// signature, an empty one if there is no signer, until a gc removes it.
-    async fn withdraw(&self, path: &Path) {
-        let store = self.writer.store();
-        // If this generation was live, the manifest may be another loader's, with the same bytes.
-        if let Ok(Some(live)) = store.live(self.audience()).await
-            && live.current.highest_generation() >= self.generation
-        {
-            return;
-        }
-        let Ok(objects) = store.objects(path).await else {
-            return;
+        let Some(mut folded) = manifest.folded().cloned() else {
+            return Ok(manifest);
         };
-        let signature = signature_path(path);
-        if store.is_remote() {
-            let reserved = match self.writer.signs() {
-                true => Ok(()),
-                false => objects.put(&signature, PutPayload::new()).await.map(|_| ()),
-            };
-            if reserved.is_ok() {
-                let _ = objects.delete(path).await;
-            }
-            return;
-        }
-        // The manifest first: it must never exist without its signature.
-        let _ = objects.delete(path).await;
-        if self.writer.signs() {
-            let _ = objects.delete(&signature).await;
-        }
+        folded.deltas = folded_deltas(&update, &folded).await?;
+        Ok(manifest.with_folded(folded))
     }
 }
 
@@ -269,7 +220,7 @@ impl Publication<'_> {
 /// removed. Merged deltas may contain later changes, which are applied again. The deltas that the
 /// manifest carries on from its base come first.
 async fn folded_deltas(
-    update: &CurrentUpdate<'_>,
+    update: &RecordUpdate<'_>,
     folded: &Folded,
 ) -> Result<Vec<DeltaEntry>, StoreError> {
     let mut all = folded.deltas.clone();

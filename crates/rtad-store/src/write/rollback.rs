@@ -1,15 +1,11 @@
 //! Rollback to an older generation, with the changes appended since.
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::PutMode;
-
-use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
 use super::publish::{Publication, Published};
-use super::put::put;
 use crate::error::StoreError;
-use crate::layout::{chunk_path, delta_path, manifest_path};
+use crate::layout::{chunk_path, delta_path};
 use crate::read::Store;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use rtad_core::snapshot::{
     AudienceName, ChunkError, Current, DeltaEntry, DeltaError, Manifest, State,
 };
@@ -23,10 +19,10 @@ impl Publication<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotFound`], [`StoreError::Chunk`] or [`StoreError::Delta`] if a chunk or a
-    /// delta over the generation is missing or cut short, [`StoreError::Conflict`] if another loader published meanwhile or a gc is removing the
-    /// generation, [`StoreError::NotLive`] if the audience was deleted, [`StoreError::Unsigned`] if
-    /// the generation is signed, a delta or tombstone over it is not, and the writer does not sign.
+    /// [`StoreError::NotFound`] if the record does not name the generation, or a file is missing;
+    /// [`StoreError::Chunk`] or [`StoreError::Delta`] if a file is cut short;
+    /// [`StoreError::Conflict`] if another loader published meanwhile; [`StoreError::NotLive`] if
+    /// the audience was deleted; [`StoreError::Unsigned`].
     pub async fn roll_back(self, generation: u64) -> Result<Published, StoreError> {
         self.roll_back_to(generation, true).await
     }
@@ -59,10 +55,12 @@ impl Publication<'_> {
                 state,
             });
         }
-        let (manifest, bytes) = store.manifest_of(audience, generation).await?;
-        if store.is_remote() {
-            self.rewrite(&manifest, &bytes).await?;
-        }
+        let entry = current
+            .and_then(|current| current.entry(generation))
+            .ok_or_else(|| StoreError::NotFound {
+                path: format!("{audience} generation {generation}"),
+            })?;
+        let (manifest, bytes) = store.manifest_and_file(audience, &entry).await?;
         check_chunks(store, &manifest).await?;
         // A reader may still serve the generation from before an earlier rollback, so its number is
         // kept. Only a return to that generation is no rollback.
@@ -77,30 +75,16 @@ impl Publication<'_> {
             let needed = current.tombstones.iter().chain(groups.iter().flatten());
             check_delta_files(store, audience, needed).await?;
         }
-        guard::check_deltas(
-            self.writer.backend(),
-            audience,
-            deltas.older.iter().flatten(),
-        )
-        .await?;
         let candidate = Candidate {
             generation,
             manifest: &bytes,
             rolled_back_from: from,
             deltas,
-            has_signature: store.has_signature(audience, generation).await?,
+            pods_per_million: None,
+            old_deltas: Vec::new(),
         };
         let current = go_live(self.writer, &self.base, &candidate).await?;
         Ok(Published { manifest, current })
-    }
-
-    /// Writes the manifest again, unchanged: a gc keeps young manifests and their chunks.
-    async fn rewrite(&self, manifest: &Manifest, bytes: &[u8]) -> Result<(), StoreError> {
-        let (backend, audience) = (self.writer.backend(), self.audience());
-        let path = manifest_path(audience, manifest.generation());
-        self.writer.refresh_signature(audience, &path).await?;
-        put(backend, audience, &path, bytes.to_vec(), PutMode::Overwrite).await?;
-        guard::check_mark(backend, manifest).await
     }
 
     async fn retained_deltas(
@@ -126,7 +110,7 @@ impl Publication<'_> {
 }
 
 /// Checks that every chunk exists, with its size.
-async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreError> {
+pub async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreError> {
     let audience = manifest.audience();
     let mut lookups = Vec::new();
     for entry in manifest.chunks() {
@@ -190,23 +174,11 @@ impl LaterDeltas {
             groups: Vec::new(),
             through: built_through,
         };
-        let later = store.generations(audience).await?;
-        let mut later: Vec<u64> = later
-            .into_iter()
-            .filter(|later| *later > target.generation())
-            .collect();
-        // The live manifest is read even if it is not listed: without it, its deltas would be lost
-        // silently.
-        let live = live
-            .map(|current| current.generation)
-            .filter(|live| *live > target.generation());
-        later.extend(live.filter(|live| !later.contains(live)));
-        for generation in later {
-            let manifest = match store.manifest_of(audience, generation).await {
-                // Removed after the listing, by a loader whose publish failed: it was never live.
-                Err(StoreError::NotFound { .. }) if live != Some(generation) => continue,
-                manifest => manifest?.0,
-            };
+        for later in live.map(Current::generations).unwrap_or_default() {
+            if later.generation <= target.generation() {
+                continue;
+            }
+            let manifest = store.manifest(audience, &later).await?;
             let Some(folded) = manifest.folded() else {
                 continue;
             };

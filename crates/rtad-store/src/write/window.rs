@@ -1,46 +1,48 @@
-//! Folders of event windows: checkpoints, and `CURRENT` with the owner and the last checkpoint.
+//! Folders of event windows: checkpoints, and records of the owner and its last checkpoint.
 //!
 //! ```text
-//! {store}/.windows/{window}/CURRENT                            owner, and its last checkpoint
+//! {store}/.windows/{window}/records/{number}.json              owner, and its last checkpoint
 //! {store}/.windows/{window}/checkpoints/{id}-{epoch}-{number}  immutable; in the window's format
 //! ```
 //!
-//! No audience can have the name `.windows`, so listings and gc ignore the folder. `CURRENT` is
-//! replaced as that of an audience: by a conditional put in a bucket, under a lock in a directory.
-//! The epoch rises with each claim and is a part of the names: two owners write no common file.
+//! No audience can have the name `.windows`, so listings and gc ignore the folder. The epoch rises
+//! with each claim and is a part of the names: two owners write no common file.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::time::{Duration, SystemTime};
 
+use object_store::PutPayload;
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _};
-use object_store::{PutMode, PutPayload, UpdateVersion};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::lock::lock_window;
-use super::put::put_if;
+use super::folder::{prepare_folder, sweep_staged};
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::download::RangeReader;
 use crate::error::StoreError;
 use crate::layout::{
-    checkpoint_epoch, window_checkpoint_path, window_checkpoints_path, window_current_path,
+    checkpoint_epoch, record_path, records_path, window_checkpoint_path, window_checkpoints_path,
     window_path,
 };
-use crate::read::read_small;
+use crate::records::Records;
+use rtad_core::random;
 use rtad_core::snapshot::{AudienceName, Digest};
 
-const MAX_CURRENT_BYTES: u64 = 1 << 16;
 /// Bytes in memory during an upload. A bucket takes 10,000 parts: 160 GiB.
 const PART_BYTES: usize = 16 << 20;
+/// Time that records and half-written checkpoints stay. An owner that was stopped in the middle of a
+/// claim fails as long as the record of its number is there.
+const RECORD_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Size of a download's requests.
 const REQUEST_BYTES: u64 = 64 << 20;
 
 /// Owner and last checkpoint of a window in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowCurrent {
-    /// Version of the file: [`WindowCurrent::FORMAT`].
+    /// Version of the record: [`WindowCurrent::FORMAT`].
     pub format: u32,
     /// Number of claims so far.
     pub epoch: u64,
@@ -57,6 +59,20 @@ pub struct WindowCurrent {
     pub wait_seconds: u64,
     /// The last checkpoint; none before the first upload.
     pub checkpoint: Option<StoredCheckpoint>,
+}
+
+/// The newest record of a window.
+struct Held {
+    number: u64,
+    current: WindowCurrent,
+}
+
+/// The content of a record: of two owners that create the same number, each knows its own.
+#[derive(Serialize)]
+struct Record<'a> {
+    writer: u64,
+    #[serde(flatten)]
+    current: &'a WindowCurrent,
 }
 
 /// A checkpoint in the store.
@@ -81,7 +97,7 @@ impl WindowCurrent {
     pub const FORMAT: u32 = 1;
 }
 
-/// The `CURRENT` that a replacement expects.
+/// The state that a replacement expects.
 #[derive(Debug, Clone, Copy)]
 pub enum Expected<'a> {
     /// Exactly this one, or none: for a claim.
@@ -126,9 +142,9 @@ impl WindowFolder {
     ///
     /// # Errors
     ///
-    /// A store error, or [`StoreError::Checkpoint`] for a `CURRENT` that is not understood.
+    /// A store error, or [`StoreError::Checkpoint`] for a record that is not understood.
     pub async fn current(&self) -> Result<Option<WindowCurrent>, StoreError> {
-        Ok(self.read().await?.map(|(current, _)| current))
+        Ok(self.read().await?.map(|held| held.current))
     }
 
     /// Whether the store has no file of the window.
@@ -146,7 +162,7 @@ impl WindowFolder {
     }
 
     /// The highest claim that has left a checkpoint; 0 without one. A first claim follows it:
-    /// `CURRENT` may have been removed by hand.
+    /// records may have been removed by hand.
     ///
     /// # Errors
     ///
@@ -163,41 +179,45 @@ impl WindowFolder {
         Ok(epochs.max().unwrap_or(0))
     }
 
-    async fn read(&self) -> Result<Option<(WindowCurrent, UpdateVersion)>, StoreError> {
-        let path = window_current_path(&self.window);
-        let objects = self.store.store().objects(&path).await?;
-        let read = read_small(&*objects, &path, MAX_CURRENT_BYTES, "CURRENT of a window").await;
-        let (bytes, version) = match read {
-            Err(StoreError::NotFound { .. }) => return Ok(None),
-            read => read?,
+    fn records(&self) -> Records<'_> {
+        Records::new(self.store.store(), window_path(&self.window))
+    }
+
+    async fn read(&self) -> Result<Option<Held>, StoreError> {
+        let records = self.records();
+        let Some(newest) = records.newest().await? else {
+            return Ok(None);
         };
-        let expected = WindowCurrent::FORMAT;
         self.store.store().note_content();
-        let current: Option<WindowCurrent> = serde_json::from_slice(&bytes).ok();
+        let expected = WindowCurrent::FORMAT;
+        let current: Option<WindowCurrent> = serde_json::from_slice(&newest.bytes).ok();
         match current.filter(|current| current.format == expected) {
-            Some(current) => Ok(Some((current, version))),
+            Some(current) => Ok(Some(Held {
+                number: newest.number,
+                current,
+            })),
             None => Err(refused(
-                &path,
+                &records.path(newest.number),
                 format!("expected JSON of format {expected}, found other"),
             )),
         }
     }
 
-    /// Whether nobody else claimed the window since. Costs one request.
+    /// Whether nobody else claimed the window since. Costs three requests.
     ///
     /// # Errors
     ///
-    /// A store error: the owner is unknown. [`StoreError::NotFound`] without `CURRENT`, as of a
+    /// A store error: the owner is unknown. [`StoreError::NotFound`] without a record, as of a
     /// lost mount: the claim of another owner may be elsewhere.
     pub async fn is_owned_by(&self, owner: &str) -> Result<bool, StoreError> {
         match self.read().await? {
-            Some((held, _)) => Ok(held.owner == owner),
+            Some(held) => Ok(held.current.owner == owner),
             None => Err(self.missing()),
         }
     }
 
     /// Uploads a checkpoint of the claim with this epoch, in parts of 16 MiB, one in memory at a
-    /// time. It is the window's last once `CURRENT` names it.
+    /// time. It is the window's last once a record names it.
     ///
     /// # Errors
     ///
@@ -227,22 +247,22 @@ impl WindowFolder {
         Ok(stored)
     }
 
-    /// Replaces `CURRENT`, if the one in the store is as expected.
+    /// Replaces the state, if the one in the store is as expected.
     ///
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if it is not, [`StoreError::NotFound`] if there is none, or a store
-    /// error: the file may or may not be replaced.
+    /// error: the state may or may not be replaced.
     pub async fn replace(
         &self,
         current: &WindowCurrent,
         expected: Expected<'_>,
     ) -> Result<(), StoreError> {
-        let backend = self.store.backend();
-        let is_claim = matches!(expected, Expected::Found(_));
-        let _lock = lock_window(backend, &self.window, is_claim).await?;
+        if matches!(expected, Expected::Found(_)) {
+            prepare_folder(&self.store, &window_path(&self.window)).await?;
+        }
         let held = self.read().await?;
-        let is_expected = match (expected, held.as_ref().map(|(held, _)| held)) {
+        let is_expected = match (expected, held.as_ref().map(|held| &held.current)) {
             (Expected::Found(found), held) => held == found,
             (Expected::Own, Some(held)) => held.owner == current.owner,
             (Expected::Own, None) => return Err(self.missing()),
@@ -250,17 +270,20 @@ impl WindowFolder {
         if !is_expected {
             return Err(self.conflict());
         }
-        let mode = match held {
-            // The lock excludes other writers.
-            _ if backend.is_directory() => PutMode::Overwrite,
-            None => PutMode::Create,
-            Some((_, version)) => PutMode::Update(version),
+
+        let number = held.map_or(0, |held| held.number).saturating_add(1);
+        let records = self.records();
+        let record = Record {
+            writer: random::number() >> 11,
+            current,
         };
-        let path = window_current_path(&self.window);
-        let bytes = serde_json::to_vec(current).map_err(|error| refused(&path, error))?;
-        put_if(backend, &self.window, &path, bytes, mode)
-            .await
-            .map(|_| ())
+        let bytes =
+            serde_json::to_vec(&record).map_err(|error| refused(&records.path(number), error))?;
+        if records.create(number, bytes).await? {
+            Ok(())
+        } else {
+            Err(self.conflict())
+        }
     }
 
     /// Removes all files of this owner and of earlier ones but the last checkpoint. The caller has
@@ -270,6 +293,24 @@ impl WindowFolder {
     ///
     /// A store error; the next call removes the rest.
     pub async fn remove_older(&self, current: &WindowCurrent) -> Result<(), StoreError> {
+        let mut records = self.records().list().await?;
+        let Some((_, newest)) = records.pop() else {
+            return Ok(());
+        };
+        let since = SystemTime::from(newest.last_modified) - RECORD_AGE;
+        for (_, record) in records {
+            if SystemTime::from(record.last_modified) >= since {
+                break;
+            }
+            self.remove(&record.location).await?;
+        }
+        let folders = vec![
+            window_path(&self.window),
+            records_path(&window_path(&self.window)),
+            window_checkpoints_path(&self.window),
+        ];
+        sweep_staged(self.store.backend(), folders, since).await?;
+
         let last = current.checkpoint.as_ref().map(StoredCheckpoint::name);
         for object in self
             .store
@@ -285,20 +326,23 @@ impl WindowFolder {
             if !is_ours || last.as_deref() == Some(name) {
                 continue;
             }
-            let path = &object.location;
-            match self.store.store().objects(path).await?.delete(path).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(source) => return Err(StoreError::backend("remove", path, source)),
-            }
+            self.remove(&object.location).await?;
         }
         Ok(())
+    }
+
+    async fn remove(&self, path: &Path) -> Result<(), StoreError> {
+        match self.store.store().objects(path).await?.delete(path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(StoreError::backend("remove", path, source)),
+        }
     }
 
     /// Downloads a checkpoint into an empty file, verifies it, and syncs the file.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Checkpoint`] if the content is not that of `CURRENT`,
+    /// [`StoreError::Checkpoint`] if the content is not that of the record,
     /// [`StoreError::NotFound`] if a later upload has replaced it, or a store error.
     pub async fn download(
         &self,
@@ -334,12 +378,12 @@ impl WindowFolder {
 
     fn missing(&self) -> StoreError {
         StoreError::NotFound {
-            path: window_current_path(&self.window).to_string(),
+            path: record_path(&window_path(&self.window), 1).to_string(),
         }
     }
 
     fn conflict(&self) -> StoreError {
-        let path = window_current_path(&self.window);
+        let path = window_path(&self.window);
         StoreError::conflict(
             &self.window,
             format!("another owner has claimed {path}"),

@@ -2,26 +2,19 @@
 
 use std::sync::Arc;
 
-use object_store::PutMode;
 use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutPayload};
 
-use super::lock::Creates;
-use super::put::{put, put_if};
-use super::sign::{Sign, signature_of};
+use super::sign::Sign;
 use crate::backend::Backend;
 use crate::error::StoreError;
-use crate::layout::signature_path;
-use crate::read::{Store, read_small};
-use crate::trust::{MAX_SIGNATURE_BYTES, SignatureError};
-use rtad_core::snapshot::AudienceName;
+use crate::read::Store;
 
 /// A store of snapshots, for writing. Cheap to clone; may be used from any number of tasks.
 #[derive(Clone)]
 pub struct StoreWriter {
     store: Store,
     signer: Option<Arc<dyn Sign>>,
-    /// Whether unsigned files over a signed generation are refused.
-    refuses_unsigned: bool,
     /// Whether a first publish creates the directory of the store.
     creates_store: bool,
 }
@@ -45,7 +38,6 @@ impl StoreWriter {
         Ok(Self {
             store,
             signer: None,
-            refuses_unsigned: false,
             creates_store: false,
         })
     }
@@ -59,20 +51,10 @@ impl StoreWriter {
         Self::new(Store::open(url)?)
     }
 
-    /// Sets the signer. A writer without a signer signs no files.
+    /// Sets the signer. A writer without a signer signs no records.
     #[must_use]
     pub fn with_signer(self, signer: Option<Arc<dyn Sign>>) -> Self {
         Self { signer, ..self }
-    }
-
-    /// Sets whether a writer without a signer refuses to write over a signed generation. Readers
-    /// with public keys would refuse the unsigned file, and with it all later changes.
-    #[must_use]
-    pub fn refusing_unsigned(self, refuses_unsigned: bool) -> Self {
-        Self {
-            refuses_unsigned,
-            ..self
-        }
     }
 
     /// Lets a first publish create the directory of the store. Without this, a missing directory is
@@ -85,51 +67,15 @@ impl StoreWriter {
         }
     }
 
-    pub(super) const fn creates(&self) -> Creates {
-        if self.creates_store {
-            Creates::Store
-        } else {
-            Creates::Folder
-        }
-    }
-
-    /// Checks that this writer may write over the live generation: see
-    /// [`Self::refusing_unsigned`].
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsigned`], or a store error.
-    pub async fn check_unsigned_write(&self, audience: &AudienceName) -> Result<(), StoreError> {
-        if !self.refuses_unsigned() {
-            return Ok(());
-        }
-        let live = match self.store.live(audience).await {
-            Err(StoreError::NoDirectory { .. }) if self.creates_store => None,
-            live => live?,
-        };
-        let Some(live) = live else {
-            return Ok(());
-        };
-        let generation = live.current.generation;
-        if !self.store.has_signature(audience, generation).await? {
-            return Ok(());
-        }
-        Err(StoreError::Unsigned {
-            audience: audience.clone(),
-            generation,
-        })
-    }
-
-    /// Whether an unsigned write is refused that readers with public keys would refuse.
-    pub(super) const fn refuses_unsigned(&self) -> bool {
-        self.refuses_unsigned && !self.signs()
+    pub(super) const fn creates_store(&self) -> bool {
+        self.creates_store
     }
 
     pub(super) fn signer(&self) -> Option<&dyn Sign> {
         self.signer.as_deref()
     }
 
-    /// Whether published files are signed.
+    /// Whether records are signed.
     pub const fn signs(&self) -> bool {
         self.signer.is_some()
     }
@@ -143,71 +89,15 @@ impl StoreWriter {
         &self.store.backend
     }
 
-    /// Writes an immutable file, and before it the signature if there is a signer. Its name must
-    /// determine its content, by a generation or a digest.
-    ///
-    /// [`PutMode::Create`] applies to the signature too: of two writers of one name, one writes
-    /// both files and the other none. A killed writer may leave a signature alone, which reserves
-    /// the name until a gc removes it.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Conflict`] if it exists, [`StoreError::Sign`], or a store error.
-    pub(super) async fn put_signed(
+    /// Writes a file whose name determines its content: twice is harmless.
+    pub(super) async fn put(
         &self,
-        audience: &AudienceName,
         path: &Path,
-        bytes: Vec<u8>,
-        mode: PutMode,
+        bytes: impl Into<PutPayload>,
     ) -> Result<(), StoreError> {
-        let trust = self.store.trust();
-        match &self.signer {
-            Some(signer) => {
-                let signature = signature_of(&**signer, trust, path, &bytes)?;
-                put_if(
-                    self.backend(),
-                    audience,
-                    &signature_path(path),
-                    signature,
-                    mode.clone(),
-                )
-                .await?;
-            }
-            // Readers with public keys would refuse the unsigned file.
-            None if trust.is_required() => {
-                let source = SignatureError::Missing;
-                return Err(StoreError::Signature {
-                    path: path.to_string(),
-                    source,
-                });
-            }
-            None => {}
-        }
-        put_if(self.backend(), audience, path, bytes, mode)
-            .await
-            .map(|_| ())
-    }
-
-    /// Writes a file's signature again, unchanged, so that a gc sees it as young.
-    pub(super) async fn refresh_signature(
-        &self,
-        audience: &AudienceName,
-        path: &Path,
-    ) -> Result<(), StoreError> {
-        let path = signature_path(path);
-        let objects = self.store.objects(&path).await?;
-        match read_small(&*objects, &path, MAX_SIGNATURE_BYTES, "the signature").await {
-            Ok((signature, _)) => put(
-                self.backend(),
-                audience,
-                &path,
-                signature,
-                PutMode::Overwrite,
-            )
-            .await
-            .map(|_| ()),
-            Err(StoreError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        let objects = self.store.objects(path).await?;
+        let put = objects.put(path, bytes.into()).await;
+        put.map(drop)
+            .map_err(|source| StoreError::backend("write", path, source))
     }
 }

@@ -40,7 +40,7 @@ impl MemberCheck {
         current: &Current,
         keys: &[DeviceKey],
     ) -> Result<Self, StoreError> {
-        let manifest = store.manifest(audience, current).await?;
+        let manifest = store.manifest(audience, &current.live_entry()).await?;
         let mut keys = keys.to_vec();
         keys.sort_unstable();
         keys.dedup();
@@ -57,7 +57,7 @@ impl MemberCheck {
         })
     }
 
-    /// MembershipCounts before the change, and under the `CURRENT` that it left, if any.
+    /// MembershipCounts before the change, and under the record that it left, if any.
     ///
     /// # Errors
     ///

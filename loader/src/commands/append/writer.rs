@@ -92,7 +92,8 @@ impl AppendWriter {
         audience: &AudienceName,
         is_given: bool,
     ) -> Result<(), CommandError> {
-        let manifest = match store.manifest(audience, self.current()).await {
+        let live = self.current().live_entry();
+        let manifest = match store.manifest(audience, &live).await {
             Err(_) if !is_given => return Ok(()),
             manifest => manifest?,
         };
@@ -114,12 +115,12 @@ impl AppendWriter {
         Ok(())
     }
 
-    /// Reads `CURRENT` again.
+    /// Reads the newest record.
     pub async fn refresh(&mut self) -> Result<(), StoreError> {
         self.ledger.refresh().await.map(|_| ())
     }
 
-    /// The `CURRENT` that the next publish replaces.
+    /// The record that the next publish follows.
     pub const fn current(&self) -> &Current {
         self.ledger.current()
     }

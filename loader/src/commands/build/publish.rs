@@ -22,6 +22,7 @@ use super::super::context::TOOL;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
 use super::super::overlap::{LiveSample, Overlap};
+use super::super::stage_args::PodShare;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::error::BuildError;
 use crate::input::Counts;
@@ -51,6 +52,7 @@ pub struct BuildPlan<'a> {
     pub(super) live: Option<&'a LiveSample>,
     pub(super) lineage: Lineage,
     pub(super) expiry: ExpiryArgs,
+    pub(super) stage: Option<PodShare>,
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
     pub(super) chunk_rule: ChunkRule,
@@ -266,10 +268,15 @@ impl BuildPlan<'_> {
 
         if let ChunkSink::Store(publication) = sink {
             interrupts::begin_publish();
-            manifest = self
-                .runtime
-                .block_on(publication.commit(manifest))?
-                .manifest;
+            let published = match self.stage {
+                Some(share) => {
+                    let pods_per_million = share.millionths();
+                    let commit = publication.commit_staged(manifest, pods_per_million);
+                    self.runtime.block_on(commit)?
+                }
+                None => self.runtime.block_on(publication.commit(manifest))?,
+            };
+            manifest = published.manifest;
         }
         Ok(BuildOutcome {
             manifest,

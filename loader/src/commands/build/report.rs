@@ -11,6 +11,7 @@ use super::super::gate::Gate;
 use super::super::input_report::ColumnReport;
 use super::super::overlap::Overlap;
 use super::super::skew::Skew;
+use super::super::stage_args::PodShare;
 use super::publish::BuildOutcome;
 use super::stages::Stages;
 use crate::input::{Counts, KindCounts, Reason};
@@ -22,6 +23,8 @@ pub struct BuildSummary {
     /// `None` in a dry run.
     generation: Option<u64>,
     dry_run: bool,
+    /// The share of the pods that it is staged for; `None` for all.
+    stage: Option<PodShare>,
     signed: bool,
     keys: u64,
     rows: u64,
@@ -88,6 +91,7 @@ pub struct Finished<'a> {
     pub(super) overlap: Option<Overlap>,
     pub(super) gate: Gate,
     pub(super) dry_run: bool,
+    pub(super) stage: Option<PodShare>,
     pub(super) signed: bool,
     pub(super) stages: Stages,
 }
@@ -103,6 +107,7 @@ impl BuildSummary {
             overlap,
             gate,
             dry_run,
+            stage,
             signed,
             stages,
         } = build;
@@ -111,6 +116,7 @@ impl BuildSummary {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
             dry_run,
+            stage,
             signed,
             keys: manifest.keys(),
             rows: counts.rows,
@@ -147,7 +153,7 @@ impl BuildSummary {
     }
 
     pub fn headline(&self) -> String {
-        let mut headline = published(&self.audience, self.generation);
+        let mut headline = published(&self.audience, self.generation, self.stage);
         if !self.gate.has_live() {
             headline += "; no generation of this audience was live in this store";
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
-use rtad_cli::{SignArgs, TrustArgs, UnsignedArgs};
+use rtad_cli::{SignArgs, TrustArgs};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, GenerationFacts, Manifest, ManifestBuilder};
 use rtad_store::write::{Base, StoreWriter};
@@ -20,6 +20,7 @@ use super::super::lineage_args::LineageArgs;
 use super::super::overlap::{Overlap, sampled};
 use super::super::reject_args::RejectLimit;
 use super::super::skew::Skew;
+use super::super::stage_args::StageArgs;
 use super::super::value_parsers::parse_ratio;
 use super::error::JobError;
 use super::lines::{self, KeysLine, PartLine, ReportLine};
@@ -46,8 +47,6 @@ pub struct PublishArgs {
     trust: TrustArgs,
     #[command(flatten)]
     sign: SignArgs,
-    #[command(flatten)]
-    unsigned: UnsignedArgs,
     /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
@@ -71,6 +70,8 @@ pub struct PublishArgs {
     #[command(flatten)]
     expiry: ExpiryArgs,
     #[command(flatten)]
+    stage: StageArgs,
+    #[command(flatten)]
     lineage: LineageArgs,
     /// Begin nothing unless the audience has a live generation, against a mistyped --store or
     /// --audience
@@ -81,8 +82,7 @@ pub struct PublishArgs {
 pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
     let store = args.trust.applied_to(args.target.open()?)?;
-    let allow_unsigned = args.unsigned.allow_unsigned;
-    let mut writer = args.sign.writer(store, &args.trust, allow_unsigned)?;
+    let mut writer = args.sign.writer(store, &args.trust)?;
     if !args.require_live {
         writer = writer.creating_store();
     }
@@ -106,7 +106,7 @@ pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     if let Some(carried) = report.carried {
         carried.warn(audience);
     }
-    let headline = context::published(audience, Some(report.generation));
+    let headline = context::published(audience, Some(report.generation), report.stage);
     output.report(&headline, &report)
 }
 
@@ -126,7 +126,6 @@ impl Begun {
         writer: &StoreWriter,
     ) -> Result<Self, CommandError> {
         let base = args.gate.base(writer, &args.target.audience).await?;
-        writer.check_unsigned_write(base.audience()).await?;
         if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
@@ -341,7 +340,15 @@ impl Publish<'_> {
         }
 
         interrupts::begin_publish();
-        let published = publication.commit(manifest).await?;
+        let published = match self.args.stage.stage {
+            Some(share) => {
+                let pods_per_million = share.millionths();
+                publication
+                    .commit_staged(manifest, pods_per_million)
+                    .await?
+            }
+            None => publication.commit(manifest).await?,
+        };
         Skew::of(&published.manifest).warn(base.audience().as_str());
         Ok(self.report(&published.manifest, overlap))
     }
@@ -388,7 +395,9 @@ impl Publish<'_> {
             };
             kept += in_live;
         }
-        let live = store.manifest(base.audience(), current).await?;
+        let live = store
+            .manifest(base.audience(), &current.live_entry())
+            .await?;
         let checked = sampled(&live).iter().map(|entry| entry.keys).sum();
         Ok(Some(Overlap::of(checked, kept)))
     }
@@ -401,6 +410,7 @@ impl Publish<'_> {
         PublishReport {
             audience: manifest.audience().as_str().to_owned(),
             generation: manifest.generation(),
+            stage: self.args.stage.stage,
             signed: self.writer.signs(),
             keys: manifest.keys(),
             rows: counts.rows,

@@ -9,12 +9,15 @@ use super::super::gate::Gate;
 use super::super::input_report::ColumnReport;
 use super::super::overlap::Overlap;
 use super::super::skew::Skew;
+use super::super::stage_args::PodShare;
 
 /// The JSON object of `publish --json`.
 #[derive(Debug, Serialize)]
 pub struct PublishReport {
     pub audience: String,
     pub generation: u64,
+    /// The share of the pods that it is staged for; `None` for all.
+    pub stage: Option<PodShare>,
     pub signed: bool,
     pub keys: u64,
     pub rows: u64,

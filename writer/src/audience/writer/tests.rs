@@ -140,7 +140,7 @@ async fn members(store: &StoreWriter, count: usize) -> Vec<bool> {
     let live = store.store().live(&audience()).await.unwrap().unwrap();
     let manifest = store
         .store()
-        .manifest(&audience(), &live.current)
+        .manifest(&audience(), &live.current.live_entry())
         .await
         .unwrap();
     let overlay = store

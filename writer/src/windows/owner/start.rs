@@ -17,7 +17,7 @@ use super::super::counters::UploadCounters;
 use super::Owner;
 use super::lease::{Lease, boot_id, wait_seconds};
 
-/// Claims that may be lost to another process that writes `CURRENT` meanwhile.
+/// Claims that may be lost to another process that creates a record meanwhile.
 const ATTEMPTS: u32 = 3;
 
 /// A window that this process may not own.
@@ -39,7 +39,7 @@ pub enum ClaimError {
         "{dir}: another owner has claimed the window {ago} ago (epoch {epoch}), so these files are \
          older than its events; stop that owner, and remove the directory to start from the \
          checkpoint in the store (with --take-over {window} if that owner did not stop cleanly), \
-         or remove .windows/{window}/CURRENT in the store to start from these files"
+         or remove .windows/{window}/records in the store to start from these files"
     )]
     ClaimedByAnother {
         dir: PathBuf,
@@ -61,7 +61,7 @@ pub enum ClaimError {
     #[error(
         "{dir}: these files end with number {found}, and the checkpoint in the store has number \
          {expected}: an older copy was restored; remove the directory and start with --take-over \
-         {window} to start from the checkpoint in the store, or remove .windows/{window}/CURRENT \
+         {window} to start from the checkpoint in the store, or remove .windows/{window}/records \
          in the store to start from these files"
     )]
     Restored {

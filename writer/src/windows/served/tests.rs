@@ -164,7 +164,7 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
 
 /// The step of the guide for a restored store.
 #[tokio::test(flavor = "multi_thread")]
-async fn start_without_current_leaves_no_earlier_checkpoint() {
+async fn start_without_records_leaves_no_earlier_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("s")).unwrap();
     let store = || {
@@ -182,7 +182,7 @@ async fn start_without_current_leaves_no_earlier_checkpoint() {
         owner.store().await;
         assert_eq!(checkpoints(), 1);
     }
-    std::fs::remove_file(stored.join("CURRENT")).unwrap();
+    std::fs::remove_dir_all(stored.join("records")).unwrap();
     let owner = Owned::over(store(), FSYNC).await;
     owner.store().await;
     assert_eq!(checkpoints(), 1);

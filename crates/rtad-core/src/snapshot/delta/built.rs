@@ -110,7 +110,7 @@ impl BuiltDelta {
         })
     }
 
-    /// Merges deltas, oldest first, into one for the `CURRENT` with sequence `last`. The newest
+    /// Merges deltas, oldest first, into one for the record with sequence `last`. The newest
     /// delta that names a key decides, about its value too. `None` if there are none.
     pub fn merged<'a>(last: u64, deltas: impl IntoIterator<Item = &'a Delta>) -> Option<Self> {
         let mut deltas = deltas.into_iter();

@@ -1,4 +1,4 @@
-//! Rejected `CURRENT` files.
+//! Rejected records.
 
 use super::manifests::{assert_fields_rejected, set};
 use super::*;
@@ -14,7 +14,7 @@ fn parse(value: &Value) -> Result<Current, Box<ManifestError>> {
 #[test]
 fn invalid_fields_are_rejected_by_name() {
     let cases = r#"
-/format "rtad-snapshot" => Format: format is "rtad-snapshot", expected "rtad-current"
+/format "rtad-snapshot" => Format: format is "rtad-snapshot", expected "rtad-record"
 /format - => Json: ~ missing field `format`
 /version 2 => Version: version is 2, this rtad reads version 1: upgrade rtad
 /version -1 => Json: ~ invalid value: integer `-1`
@@ -33,6 +33,9 @@ fn invalid_fields_are_rejected_by_name() {
 /manifest_sha256 "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF" => Json: ~ digest "
 /manifest_sha256 "éééééééééééééééééééééééééééééééé" => Json: ~ digest "
 /manifest_sha256 [0, 0, 0, 0] => Json: ~ invalid type: sequence
+/kept [{"generation":7,"manifest_size_bytes":1,"manifest_sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}] => Field: kept[0].generation is 7, expected more than 0, not the live 7
+/kept [{"generation":0,"manifest_size_bytes":1,"manifest_sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}] => Field: kept[0].generation is 0, expected at least 1
+/kept [{"generation":6}] => Json: ~ missing field `manifest_size_bytes`
 /rolled_back_from 7 => Field: rolled_back_from is 7, expected more than the
 /rolled_back_from 6 => Field: rolled_back_from is 6, expected more than the
 /rolled_back_from 0 => Field: rolled_back_from is 0, expected more than the
@@ -47,8 +50,7 @@ fn invalid_fields_are_rejected_by_name() {
 
 #[test]
 fn newer_version_has_its_own_error() {
-    let later =
-        json!({ "format": "rtad-current", "version": 2, "live": [1, 2], "sequence": "abc" });
+    let later = json!({ "format": "rtad-record", "version": 2, "live": [1, 2], "sequence": "abc" });
     assert_rejected(
         parse(&later),
         "later",
@@ -58,10 +60,9 @@ fn newer_version_has_its_own_error() {
 }
 
 #[test]
-fn truncated_current_is_rejected() {
+fn truncated_record_is_rejected() {
     let bytes = Current::new(9, 7, b"manifest", Some(8)).to_bytes();
-    // Without its final newline, the file is still complete.
-    for len in 0..bytes.len() - 1 {
+    for len in 0..bytes.len() {
         let read = Current::parse(&bytes[..len]).map_err(Box::new);
         let message = "is not valid in version 1 of the format: EOF while parsing";
         assert_rejected(
@@ -71,28 +72,23 @@ fn truncated_current_is_rejected() {
             message,
         );
     }
-    assert_eq!(
-        Current::parse(&bytes[..bytes.len() - 1])
-            .unwrap()
-            .rolled_back_from,
-        Some(8)
-    );
+    assert_eq!(Current::parse(&bytes).unwrap().rolled_back_from, Some(8));
 }
 
 #[test]
-fn current_has_at_most_4096_bytes() {
+fn record_has_at_most_64_kib() {
     let mut bytes = Current::new(9, 7, b"manifest", None).to_bytes();
-    bytes.resize(4096, b' ');
+    bytes.resize(64 << 10, b' ');
     Current::parse(&bytes).unwrap();
     bytes.push(b' ');
     let read = Current::parse(&bytes).map_err(Box::new);
     assert_rejected(
         read,
-        "4097 bytes",
+        "65537 bytes",
         "TooLarge",
-        "CURRENT is 4097 bytes, the limit is 4096",
+        "the record is 65537 bytes, the limit is 65536",
     );
-    let nested = vec![b'['; 4096];
+    let nested = vec![b'['; 64 << 10];
     assert_rejected(
         Current::parse(&nested).map_err(Box::new),
         "nested",

@@ -261,20 +261,20 @@ fn deep(open: &str, close: &str) -> Vec<u8> {
 }
 
 #[test]
-fn manifest_size_must_match_current_and_stay_within_4_mib() {
+fn manifest_size_must_match_the_record_and_stay_within_4_mib() {
     let manifest = Files::new(FilterKind::Block512).manifest_bytes();
-    let current = Current::new(1, 7, &manifest, None);
+    let entry = GenerationEntry::of(7, &manifest);
     for len in 0..manifest.len() {
         let case = format!("{len} of {} bytes", manifest.len());
         let cut = &manifest[..len];
-        let read = Manifest::parse_named(cut, &audience(), &current).map_err(Box::new);
+        let read = Manifest::parse_named(cut, &audience(), &entry).map_err(Box::new);
         assert_rejected(
             read,
             &case,
             "Length",
             &format!("has {len} bytes, expected {}", manifest.len()),
         );
-        let repaired = Current::new(1, 7, cut, None);
+        let repaired = GenerationEntry::of(7, cut);
         let read = Manifest::parse_named(cut, &audience(), &repaired).map_err(Box::new);
         assert_rejected(
             read,
@@ -286,7 +286,7 @@ fn manifest_size_must_match_current_and_stay_within_4_mib() {
     for offset in 0..manifest.len() {
         let mut changed = manifest.clone();
         changed[offset] ^= 1;
-        let read = Manifest::parse_named(&changed, &audience(), &current).map_err(Box::new);
+        let read = Manifest::parse_named(&changed, &audience(), &entry).map_err(Box::new);
         assert_rejected(read, &format!("byte {offset}"), "Digest", "digest is ");
     }
     let mut padded = manifest;
@@ -315,10 +315,11 @@ fn manifest_of_another_audience_or_generation_is_rejected() {
     );
     let read = Manifest::parse(&manifest, &audience(), 8).map_err(Box::new);
     assert_rejected(read, "generation", "Field", "generation is 7, expected 8");
-    let read = Manifest::parse_named(&manifest, &audience(), &Current::new(1, 8, &manifest, None));
+    let entry = GenerationEntry::of(8, &manifest);
+    let read = Manifest::parse_named(&manifest, &audience(), &entry);
     assert_rejected(
         read.map_err(Box::new),
-        "current's generation",
+        "the record's generation",
         "Field",
         "generation is 7, expected 8",
     );
@@ -327,9 +328,9 @@ fn manifest_of_another_audience_or_generation_is_rejected() {
 #[test]
 fn errors_map_to_their_fault() {
     let manifest = Files::new(FilterKind::Block512).manifest_bytes();
-    let current = Current::new(1, 7, &manifest, None);
+    let entry = GenerationEntry::of(7, &manifest);
     let fault = |bytes: &[u8]| {
-        Manifest::parse_named(bytes, &audience(), &current)
+        Manifest::parse_named(bytes, &audience(), &entry)
             .unwrap_err()
             .fault()
             .as_str()

@@ -96,7 +96,7 @@ fn overlay_over_a_served_one_follows_the_table() {
     let later = |state| current(2, &[5, 6], false, state);
     let third = current(3, &[7], false, Live);
     for (served, newer, expected) in [
-        // CURRENT restricts, and makes nothing available.
+        // record restricts, and makes nothing available.
         (&first, Newer::Current(&second), (Live, false, vec![3])),
         (
             &first,
@@ -168,7 +168,7 @@ fn overlay_over_a_served_one_follows_the_table() {
     }
 }
 
-/// A pod that fails to load a generation polls many `CURRENT`s of it, each with other deltas.
+/// A pod that fails to load a generation polls many the records of it, each with other deltas.
 #[test]
 fn repeated_layering_does_not_grow() {
     let one = |number: u32| Changes::from([(number, true)]);

@@ -47,6 +47,12 @@ async fn upload(
         .map(|()| current)
 }
 
+async fn remove_records(window: &WindowFolder) {
+    for (_, record) in window.records().list().await.unwrap() {
+        window.remove(&record.location).await.unwrap();
+    }
+}
+
 fn local(bytes: &[u8], number: u64) -> LocalCheckpoint {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
@@ -109,27 +115,42 @@ async fn later_owner_fences_the_earlier_one() {
     }
 }
 
-/// A half-written file may be the upload of a later owner; that of a killed one goes with a claim.
+fn age(path: &std::path::Path, by: Duration) {
+    let file = File::options().write(true).open(path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(modified - by).unwrap();
+}
+
+/// A half-written file may be the upload of a later owner, and an owner that was stopped in the
+/// middle of a claim fails as long as the record of its number is there.
 #[tokio::test]
-async fn only_a_claim_removes_half_written_checkpoints() {
+async fn records_and_half_written_checkpoints_are_removed_after_a_day() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
     let window = folder_in(&store);
-    let one = claim(&window, None, "one").await.unwrap();
-    let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
+    let mut one = claim(&window, None, "one").await.unwrap();
+    for number in 1..=20 {
+        one = upload(&window, &one, &local(b"content", number))
+            .await
+            .unwrap();
+    }
     let later = StoredCheckpoint {
-        number: 2,
+        number: 21,
         ..one.checkpoint.clone().unwrap()
     };
     let staged = format!(".windows/w/checkpoints/{}#1", later.name());
     let staged = folder.path().join(staged);
     std::fs::write(&staged, "half").unwrap();
-    window.replace(&one, Expected::Own).await.unwrap();
-    upload(&window, &one, &local(b"next", 2)).await.unwrap();
-    assert!(staged.exists());
-    let one = window.current().await.unwrap().unwrap();
-    claim(&window, Some(&one), "two").await.unwrap();
-    assert!(!staged.exists());
+    let old_record = folder.path().join(window.records().path(1).as_ref());
+    window.remove_older(&one).await.unwrap();
+    assert!(staged.exists() && old_record.exists());
+
+    age(&staged, 2 * RECORD_AGE);
+    age(&old_record, 2 * RECORD_AGE);
+    window.remove_older(&one).await.unwrap();
+    assert!(!staged.exists() && !old_record.exists());
+    assert_eq!(window.current().await.unwrap(), Some(one));
+    assert_eq!(window.records().list().await.unwrap().len(), 20);
 }
 
 #[tokio::test]
@@ -154,37 +175,23 @@ async fn only_checkpoints_are_removed() {
 }
 
 #[tokio::test]
-async fn claims_after_a_removed_current_follow_the_checkpoints() {
+async fn claims_after_removed_records_follow_the_checkpoints() {
     let store = Store::in_memory();
     let window = folder_in(&store);
     assert_eq!(window.last_epoch().await.unwrap(), 0);
     let one = claim(&window, None, "one").await.unwrap();
     let two = claim(&window, Some(&one), "two").await.unwrap();
     upload(&window, &two, &local(b"content", 1)).await.unwrap();
-    let path = window_current_path(&window.window);
-    store
-        .objects(&path)
-        .await
-        .unwrap()
-        .delete(&path)
-        .await
-        .unwrap();
+    remove_records(&window).await;
     assert_eq!(window.last_epoch().await.unwrap(), two.epoch);
 }
 
 #[tokio::test]
-async fn missing_current_confirms_no_owner_and_stays_missing() {
+async fn missing_record_confirms_no_owner_and_stays_missing() {
     let store = Store::in_memory();
     let window = folder_in(&store);
     let one = claim(&window, None, "one").await.unwrap();
-    let path = window_current_path(&window.window);
-    store
-        .objects(&path)
-        .await
-        .unwrap()
-        .delete(&path)
-        .await
-        .unwrap();
+    remove_records(&window).await;
     let answers = [
         window.is_owned_by("one").await.map(|_| ()),
         window.replace(&one, Expected::Own).await,
@@ -220,9 +227,9 @@ async fn damaged_checkpoint_is_refused() {
         .await
         .unwrap();
     downloaded(&window).await.unwrap_err();
-    let current = window_current_path(&window.window);
+    let record = window.records().path(3);
     objects
-        .put(&current, PutPayload::from_static(b"{}"))
+        .put(&record, PutPayload::from_static(b"{}"))
         .await
         .unwrap();
     assert!(matches!(

@@ -30,6 +30,7 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
         live: None,
         lineage: Default::default(),
         expiry: ExpiryArgs::default(),
+        stage: None,
         runtime: &runtime,
         progress: &Progress::new(false),
         chunk_rule,
