@@ -467,6 +467,10 @@ def served(board):
             "mixed generations, {{pod}} {{audience}}",
         ),
         (
+            f"max by (pod, {audience}) ({of('rtad_snapshot_staged')})",
+            "staged generation, {{pod}} {{audience}}",
+        ),
+        (
             f"max by (pod, {audience}) ({of('rtad_tiers_missing')})",
             "values missing, {{pod}} {{audience}}",
         ),
