@@ -49,7 +49,8 @@ impl StoreWriter {
     /// # Errors
     ///
     /// A store error of either; [`StoreError::NotFound`] if nothing was ever published there;
-    /// [`StoreError::Conflict`] if this store has a record of its own under the same number.
+    /// [`StoreError::Conflict`] if this store has a record of its own under the same number;
+    /// [`StoreError::Conditions`].
     pub async fn mirror_from(
         &self,
         source: &Store,
@@ -70,6 +71,10 @@ impl StoreWriter {
         if held.is_some_and(|held| held.sequence == mirrored.sequence) {
             return Ok(mirrored);
         }
+
+        // Before chunks are written.
+        let records = self.store().records(audience);
+        records.check_creates().await?;
         if newest.current.state != State::Deleted {
             self.copy_generations(
                 source,

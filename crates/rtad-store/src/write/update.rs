@@ -72,7 +72,13 @@ impl<'w> RecordUpdate<'w> {
     }
 
     /// Writes a delta's file, durably. Readers find it once a record names it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conditions`], as no record could name it, or a store error.
     pub async fn put_delta(&self, entry: &DeltaEntry, bytes: Vec<u8>) -> Result<(), StoreError> {
+        let records = self.writer.store().records(self.audience);
+        records.check_creates().await?;
         let path = delta_path(self.audience, entry);
         self.writer.put(&path, bytes).await
     }
