@@ -10,6 +10,7 @@ mod server;
 
 mod caps;
 mod cli;
+mod clouds;
 mod decision_log;
 mod golden;
 mod http_contract;
