@@ -3,6 +3,7 @@
 //! request and answer, and the others change no more than their order.
 
 mod appending;
+mod clouds;
 mod collecting;
 mod concurrent_appends;
 mod crashes;

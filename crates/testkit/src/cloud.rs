@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use request::{Answer, Request};
+use rtad_core::clock::now_unix_seconds;
 use sha2::{Digest as _, Sha256};
 
 /// The bucket of every server.
@@ -366,7 +367,8 @@ impl State {
         let object = Object {
             tag: tag.clone(),
             bytes,
-            modified: SystemTime::now(),
+            // Lists and heads of the clouds have whole seconds.
+            modified: UNIX_EPOCH + Duration::from_secs(now_unix_seconds()),
         };
         self.objects.insert(name.to_owned(), object);
         tag
