@@ -515,7 +515,9 @@ fn deltas_of_an_unloadable_generation_apply_to_the_served_one() {
     server.poll();
     let newest = depot.newest_record(AUDIENCE);
     let erasure = depot.files(AUDIENCE)[&newest].clone();
+    let hint = format!("{}\n", depot.current(AUDIENCE).unwrap().sequence - 1);
     depot.put(AUDIENCE, &newest, None);
+    depot.put(AUDIENCE, "LATEST", Some(hint.as_bytes()));
     server.poll();
     assert_eq!(
         (

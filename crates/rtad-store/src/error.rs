@@ -72,6 +72,17 @@ pub enum StoreError {
         /// The audience.
         audience: AudienceName,
     },
+    /// A record that was created is gone, and no later one is there.
+    #[error(
+        "{path} is gone, and {hint} names it: an erasure may be lost; restore the record, or remove \
+         {hint} to go on from the newest one that is left"
+    )]
+    LostRecord {
+        /// The record's path in the store.
+        path: String,
+        /// The path of the hint.
+        hint: String,
+    },
     /// The server ignores the condition of a create.
     #[error(
         "store {url:?} created an object twice that may be created once, so writers would overwrite \
@@ -260,7 +271,7 @@ impl StoreError {
             | Self::Local { .. }
             | Self::Conflict { .. } => "store",
             Self::Replaced { .. } | Self::Checkpoint { .. } => Fault::Digest.as_str(),
-            Self::NotFound { .. } => "not_found",
+            Self::NotFound { .. } | Self::LostRecord { .. } => "not_found",
             Self::Signature { .. } | Self::Unsigned { .. } => "signature",
             Self::Manifest { source, .. } => source.fault().as_str(),
             Self::Chunk { source, .. } => source.fault().as_str(),

@@ -75,8 +75,8 @@ impl<'s> Records<'s> {
     ///
     /// # Errors
     ///
-    /// A store error; [`StoreError::NotFound`] if the hint names a record that is gone, and the
-    /// store cannot be listed.
+    /// A store error; [`StoreError::LostRecord`] if the hint names a record that is gone, and there
+    /// is no later one: whoever went on from an older one would forget erasures.
     pub async fn newest(&self) -> Result<Option<Numbered>, StoreError> {
         let hint = self.hint().await?;
         let mut found = match hint {
@@ -87,15 +87,23 @@ impl<'s> Records<'s> {
             found = match (self.store.backend.check_listable(), hint) {
                 (Ok(()), _) => self.last_listed().await?,
                 (Err(_), None) => self.read(1).await?,
-                (Err(_), Some(number)) => {
-                    let path = self.path(number).to_string();
-                    return Err(StoreError::NotFound { path });
-                }
+                (Err(_), Some(number)) => return Err(self.lost(number)),
             };
         }
-        match found {
-            Some(found) => self.forward_from(found).await.map(Some),
-            None => Ok(None),
+        let newest = match found {
+            Some(found) => self.forward_from(found).await?,
+            None => return Ok(None),
+        };
+        match hint {
+            Some(hint) if hint > newest.number => Err(self.lost(hint)),
+            _ => Ok(Some(newest)),
+        }
+    }
+
+    fn lost(&self, number: u64) -> StoreError {
+        StoreError::LostRecord {
+            path: self.path(number).to_string(),
+            hint: hint_path(&self.folder).to_string(),
         }
     }
 
@@ -123,18 +131,28 @@ impl<'s> Records<'s> {
     ///
     /// A store error, after which the record may still appear; [`StoreError::Conditions`].
     pub async fn create(&self, number: u64, bytes: Vec<u8>) -> Result<bool, StoreError> {
-        let backend = &self.store.backend;
-        self.check_creates().await?;
-        if !backend
-            .create(&self.path(number), Bytes::from(bytes))
-            .await?
-        {
+        if !self.create_without_hint(number, bytes).await? {
             return Ok(false);
         }
 
         // The record is there and will be found: an old hint only costs readers requests.
         let _ = self.point_to(number).await;
         Ok(true)
+    }
+
+    /// Creates a record, and leaves the hint as it is: for a record that is not the newest.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Records::create`].
+    pub async fn create_without_hint(
+        &self,
+        number: u64,
+        bytes: Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        self.check_creates().await?;
+        let backend = &self.store.backend;
+        backend.create(&self.path(number), Bytes::from(bytes)).await
     }
 
     /// Overwrites the hint.

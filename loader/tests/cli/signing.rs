@@ -382,8 +382,10 @@ fn signing_run_refuses_what_others_wrote() {
         .run(list)
         .fails(4, "is not signed, and public keys are configured");
 
-    // The way out is to remove the record.
+    // The way out is to remove the record, and to say so: a lost record looks the same.
     std::fs::remove_file(&newest).expect("a writable folder");
+    sandbox.run(list).fails(5, "/LATEST names it");
+    std::fs::write(sandbox.path().join("s/a/LATEST"), "1\n").expect("a writable folder");
     sandbox.run(list).json();
     sandbox.run(&format!("{BUILD} {sign}")).json();
     sandbox.run(list).json();

@@ -62,7 +62,8 @@ fn damaged_record_is_rejected_until_repaired() {
             damages.push(
                 Damage::new("an old copy", "stale", stale(number - 2))
                     .deleted(&record_path(number - 1))
-                    .deleted(&path),
+                    .deleted(&path)
+                    .file("LATEST", format!("{}\n", number - 2)),
             );
             let older = candidate.current.entry(up - 2).unwrap();
             let manifest = &candidate.sound[&manifest_path(&older)];

@@ -67,13 +67,17 @@ async fn newest_record_is_found_whatever_the_hint_says() {
         }
         let garbage = ["", "x", "-1", "5.0", "0", "18446744073709551616", "5 6\n"];
         let long = "00000000000000000000000000000000000000000000000005";
-        // Old, of a record that is gone, of one that is not there yet.
-        for hint in ["5\n", "12", "3\n", "99\n", "18446744073709551615\n", long]
-            .into_iter()
-            .chain(garbage)
-        {
+        // Old, of a record that a gc has removed, or no number.
+        for hint in ["5\n", "12", "3\n", long].into_iter().chain(garbage) {
             put_hint(&store, hint).await;
             assert_eq!(newest(&store).await, Some(12), "{hint:?}");
+        }
+
+        // Of a record that was created and is lost: nobody goes on from an older one.
+        for hint in ["13\n", "18446744073709551615\n"] {
+            put_hint(&store, hint).await;
+            let error = records.newest().await.unwrap_err();
+            assert!(matches!(error, StoreError::LostRecord { .. }), "{error}");
         }
         remove(&store, &hint_path(&folder())).await;
         assert_eq!(newest(&store).await, Some(12));
@@ -122,7 +126,7 @@ async fn store_without_listing_is_read_by_the_hint_or_from_the_first_record() {
     remove(&writable, &records.path(2)).await;
     let error = records.newest().await.unwrap_err();
     let path = records.path(2).to_string();
-    assert!(matches!(&error, StoreError::NotFound { path: found } if *found == path));
+    assert!(matches!(&error, StoreError::LostRecord { path: found, .. } if *found == path));
     assert!(matches!(
         records.list().await,
         Err(StoreError::NoListing { .. })

@@ -97,6 +97,26 @@ async fn reader_of_a_mirror_with_a_gap_goes_on_by_the_hint() {
     assert_eq!(after.await.unwrap().unwrap().current.sequence, 3);
 }
 
+/// A merge has replaced the delta of the record in between: a mirror that was stopped after any of
+/// its writes has no record whose files are missing.
+#[tokio::test]
+async fn record_of_the_mirror_has_its_files_at_each_step() {
+    let (source, mirrored) = (StoreFixture::directory(), StoreFixture::directory());
+    source.publish(&keys("member", 100)).await.unwrap();
+    mirror(&source, &mirrored).await.unwrap();
+    for seed in ["one", "two", "three"] {
+        append(&source, seed).await;
+    }
+    mirror(&source, &mirrored).await.unwrap();
+    // As if it had been stopped after the newest record.
+    mirrored.delete(&record(2)).await;
+    mirrored.delete(&record(3)).await;
+    let read = mirrored.read().await.unwrap();
+    assert!(keys("one", 5).iter().all(|key| read.contains(key)));
+    let again = mirror(&source, &mirrored).await.unwrap();
+    assert_eq!((again.sequence, again.records), (4, 0));
+}
+
 #[tokio::test]
 async fn signatures_hold_in_the_mirror() {
     let key = Key::new();

@@ -145,6 +145,14 @@ impl StoreWriter {
                 .await?;
             self.copy_deltas(source, audience, manifest.folded_deltas(), mirrored)
                 .await?;
+            let missing = self
+                .store()
+                .missing_chunks(audience, manifest.chunks())
+                .await?;
+            if !missing.is_empty() {
+                let reason = "a gc of the mirror removed a chunk; run this again";
+                return Err(StoreError::conflict(audience, reason, true));
+            }
 
             let path = manifest_path(audience, &entry);
             self.put_small(&path, bytes, mirrored).await?;
@@ -201,7 +209,8 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Writes the records that this store lacks, in their order.
+    /// Writes the records that this store lacks, the newest first: the files of those before may be
+    /// gone. Readers that find a gap go on from the hint.
     async fn copy_records(
         &self,
         source: &Store,
@@ -216,14 +225,19 @@ impl StoreWriter {
             // Readers of a new mirror need only the newest.
             None => newest,
         };
-        for number in first..=newest {
-            // A gc has removed it: readers go on from the hint.
+        for number in (first..=newest).rev() {
+            // A gc has removed it.
             let Some(Numbered { bytes, .. }) = there.read(number).await? else {
                 continue;
             };
             // A reader with public keys would refuse it.
             Live::parse(source.trust(), audience, number, &bytes)?;
-            if !mirror.create(number, bytes).await? {
+            let is_created = if number == newest {
+                mirror.create(number, bytes).await?
+            } else {
+                mirror.create_without_hint(number, bytes).await?
+            };
+            if !is_created {
                 let reason = format!("another process has created record {number} of the mirror");
                 return Err(StoreError::conflict(audience, reason, false));
             }
