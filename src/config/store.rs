@@ -36,7 +36,7 @@ pub struct StoreConfig {
     pub swap: SwapMode,
     /// Directory of verified chunks, from which a restart reads; unset = no cache.
     pub cache_dir: Option<PathBuf>,
-    /// Minisign public keys. A manifest must be signed by one of them; with no key, signatures are
+    /// Minisign public keys. A record must be signed by one of them; with no key, signatures are
     /// not checked. The keys of `public_keys_file` are added.
     #[serde(deserialize_with = "trust::public_keys")]
     pub public_keys: Vec<PublicKey>,

@@ -300,7 +300,8 @@ impl Syncer {
         let lock = || loading.lock();
         loop {
             tokio::time::sleep(Pace::default().delay(self.settings().poll_interval)).await;
-            match self.read_current(name, live.as_ref()).await {
+            let known = live.as_ref().map(|live| live.current.position());
+            match self.read_current(name, live.as_ref(), known).await {
                 Ok(read) => live = read,
                 Err(error) => {
                     let error = error_chain(&error);

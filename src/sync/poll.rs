@@ -133,7 +133,8 @@ impl Syncer {
             Some(cache) => cache.has_records(name).await && !progress.is_cache_unusable,
             None => false,
         };
-        let read = self.read_current(name, progress.live.as_ref());
+        let known = progress.newest().map(Current::position);
+        let read = self.read_current(name, progress.live.as_ref(), known);
         let limit = if is_cached {
             START_TIMEOUT
         } else {
@@ -143,11 +144,11 @@ impl Syncer {
             what: format!("{name}/records"),
             seconds: START_TIMEOUT.as_secs_f64(),
         };
-        progress.live = tokio::time::timeout(limit, read)
+        let live = tokio::time::timeout(limit, read)
             .await
             .unwrap_or(Err(late))?;
-        let live = progress.live.as_ref();
         let Some(live) = live else {
+            progress.live = None;
             let audience_name = name.clone();
             let Some(served) = &audience.snapshot else {
                 return Err(SyncError::NotPublished {
@@ -159,7 +160,12 @@ impl Syncer {
                 served: served.manifest().generation(),
             });
         };
-        Ok(live.current.clone())
+        let current = live.current.clone();
+        // An older copy is no reason to forget what to ask for next.
+        if Some(current.position()) >= known {
+            progress.live = Some(live);
+        }
+        Ok(current)
     }
 
     /// The newest record. It is cached before what it names: a start without the store must not
@@ -168,8 +174,9 @@ impl Syncer {
         &self,
         name: &AudienceName,
         last: Option<&Live>,
+        known: Option<(u64, u64)>,
     ) -> Result<Option<Live>, SyncError> {
-        let read = async { Ok(self.stores.live_since(name, last).await?) };
+        let read = async { Ok(self.stores.live_since(name, last, known).await?) };
         let mut live = self
             .loader()
             .within(0, format!("{name}/records"), read)

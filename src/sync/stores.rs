@@ -70,20 +70,20 @@ impl Stores {
         self.all[self.first()].is_remote()
     }
 
-    /// See [`Store::live_since`]. If a store has no record, or only older ones than the last, the
-    /// next one may have a newer one.
+    /// See [`Store::live_since`]. If a store has no record, or only older ones than the `known`
+    /// position, the next one may have a newer one.
     pub(super) async fn live_since(
         &self,
         audience: &AudienceName,
         last: Option<&Live>,
+        known: Option<(u64, u64)>,
     ) -> Result<Option<Live>, StoreError> {
         let behind = Mutex::new(None);
         let read = async |store: &Store| {
             let found = store.live_since(audience, last).await?;
-            let is_behind = match (&found, last) {
-                (None, _) => true,
-                (Some(found), Some(last)) => found.current.position() < last.current.position(),
-                (Some(_), None) => false,
+            let is_behind = match &found {
+                Some(found) => Some(found.current.position()) < known,
+                None => true,
             };
             if is_behind && self.all.len() > 1 {
                 behind.lock().get_or_insert(found);
@@ -191,6 +191,8 @@ const fn may_be_elsewhere(error: &StoreError) -> bool {
         || matches!(
             error,
             StoreError::NotFound { .. }
+                | StoreError::LostRecord { .. }
+                | StoreError::Signature { .. }
                 | StoreError::Manifest { .. }
                 | StoreError::Chunk { .. }
                 | StoreError::Delta { .. }

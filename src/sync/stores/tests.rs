@@ -65,7 +65,10 @@ impl Pair {
     }
 
     async fn live(&self, last: Option<&Live>) -> Live {
-        let live = self.stores.live_since(&audience(), last).await;
+        let live = {
+            let known = last.map(|last| last.current.position());
+            self.stores.live_since(&audience(), last, known).await
+        };
         live.unwrap().expect("it was published")
     }
 
@@ -139,10 +142,47 @@ async fn damaged_file_is_read_from_the_mirror() {
 }
 
 #[tokio::test]
+async fn foreign_record_in_the_first_store_leaves_the_second() {
+    let pair = Pair::new().await;
+    let keys: Vec<_> = [rtad_store::PublicKey::all_of(
+        "untrusted comment: k\nRWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3",
+    )]
+    .into_iter()
+    .flatten()
+    .flatten()
+    .collect();
+    assert_eq!(keys.len(), 1);
+    let trusting = |path: &Path| {
+        let store = Store::open(path.to_str().unwrap()).unwrap();
+        store.with_public_keys(keys.clone())
+    };
+    let plain = Store::open(pair.far.to_str().unwrap()).unwrap();
+    let stores = Stores::new(vec![trusting(&pair.near), plain]);
+    let live = stores.live_since(&audience(), None, None).await.unwrap();
+    assert_eq!(live.unwrap().current.sequence, 1);
+}
+
+#[tokio::test]
+async fn known_position_sends_a_reader_past_a_store_that_lags() {
+    let pair = Pair::new().await;
+    publish(&pair.near, "b").await;
+    let newest = pair.live(None).await.current.position();
+    let swapped = Stores::new(vec![
+        Store::open(pair.far.to_str().unwrap()).unwrap(),
+        Store::open(pair.near.to_str().unwrap()).unwrap(),
+    ]);
+    let found = swapped.live_since(&audience(), None, Some(newest)).await;
+    assert_eq!(found.unwrap().unwrap().current.sequence, 2);
+}
+
+#[tokio::test]
 async fn error_is_that_of_the_first_store() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str| Store::open(folder.path().join(name).to_str().unwrap()).unwrap();
     let stores = Stores::new(vec![open("near"), open("far")]);
-    let error = stores.live_since(&audience(), None).await.unwrap_err();
+    let error = stores
+        .live_since(&audience(), None, None)
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("near"), "{error}");
 }
