@@ -36,7 +36,7 @@ pub struct GcArgs {
     /// Number of generations to keep: the live one, and those that were live before it
     #[arg(long, value_name = "N", default_value = "3")]
     keep: NonZeroUsize,
-    /// Keep files younger than this: at least twice as long as a publish takes
+    /// Keep files younger than this; less than a day only where nothing else writes
     #[arg(
         long,
         value_name = "TIME",

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::{SignArgs, TrustArgs};
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::AudienceName;
 
 use super::context::{Output, Target, runtime};
@@ -42,8 +43,18 @@ pub fn run(args: &PromoteArgs, output: &Output) -> Result<(), CommandError> {
     let pods_per_million = args.stage.map(PodShare::millionths);
     let current = runtime()?.block_on(async {
         let base = writer.base(audience).await?;
-        if base.with_generation().is_none() {
+        let Some(current) = base.with_generation() else {
             return Err(CommonError::not_published(audience));
+        };
+        if let Some(staged) = current.staged {
+            let manifest = writer.store().manifest(audience, &staged.entry).await?;
+            if manifest.is_expired(now_unix_seconds()) {
+                return Err(CommonError::Expired {
+                    audience: audience.clone(),
+                    generation: staged.entry.generation,
+                }
+                .into());
+            }
         }
         interrupts::begin_publish();
         Ok(writer.promote(&base, pods_per_million).await?)

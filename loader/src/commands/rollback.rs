@@ -45,6 +45,15 @@ enum RollbackError {
         generation: u64,
     },
     #[error(
+        "audience {audience}: the staged generation {dropped} was dropped before, and none is staged \
+         now; to roll back the live generation {live}, name the other one with --to"
+    )]
+    DroppedAlready {
+        audience: AudienceName,
+        dropped: u64,
+        live: u64,
+    },
+    #[error(
         "audience {audience}: no generation is kept that was live before {live}; --to makes \
          another one live"
     )]
@@ -64,7 +73,7 @@ enum RollbackError {
 impl CommandFailure for RollbackError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::LiveAlready { .. } => ExitStatus::Usage,
+            Self::LiveAlready { .. } | Self::DroppedAlready { .. } => ExitStatus::Usage,
             Self::NoOlderGeneration { .. } | Self::LaterManifest(_) | Self::LaterDelta(_) => {
                 ExitStatus::Store
             }
@@ -116,6 +125,18 @@ pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
                 previous_generation: staged.entry.generation,
                 signed: writer.signs(),
             });
+        }
+        // The drop of a stage whose answer was lost must not be repeated on the live generation.
+        if let (None, Some(dropped)) = (args.to, current.rolled_back_from)
+            && current.entry(dropped).is_none()
+        {
+            let audience = audience.clone();
+            return Err(RollbackError::DroppedAlready {
+                audience,
+                dropped,
+                live,
+            }
+            .into());
         }
         let to = match args.to {
             Some(generation) if generation == live => {

@@ -60,6 +60,10 @@ class Loader:
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 
+    def fails(self, command):
+        words = [programs.LOADER, command, "--store", self.store, "--audience", AUDIENCE]
+        return subprocess.run(words, capture_output=True, check=False).returncode
+
     def build(self, devices, *flags):
         file = self.folder / "md5s"
         file.write_text("\n".join(devices) + "\n")
@@ -166,6 +170,9 @@ def test_a_wrong_list_reaches_one_pod_of_ten_and_is_rolled_back(loader, tmp_path
         fleet.becomes(plain)
         shares = fleet.shares(asked)
         assert shares[first] == shares[second]
+        # A repeated rollback does not reach the live generation.
+        assert loader.fails("rollback") == 2
+        fleet.becomes(plain)
 
         # A list that is right: one pod, then two, then all.
         assert loader.build([*right, *md5s("more")[:100]], "--stage", of_first) == 3
