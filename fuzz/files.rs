@@ -79,7 +79,11 @@ pub fn check_current(text: &[u8]) {
     assert!(current.next().sequence >= current.sequence);
     assert!(!current.deleted().state.is_live());
     assert!(current.deleted().generations().is_empty());
-    assert_eq!(current.clone().seen_from(StagePlace::LAST), current);
+    let seen = current.clone().seen_from(StagePlace::LAST);
+    assert_eq!(seen.live_entry(), current.live_entry());
+    if current.staged.is_none() {
+        assert_eq!(seen, current);
+    }
     let next = current.next_generation();
     assert!(next > current.highest_generation() || next == u64::MAX);
     for entry in current.generations() {

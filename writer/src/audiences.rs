@@ -65,19 +65,28 @@ struct ChangeReply {
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let store = app.writers.store.store();
     let names = store.audiences().await.map_err(|error| failed(&error))?;
-    let listed = names.into_iter().map(|audience| async move {
-        match info_of(store, &audience).await {
-            Ok(Some(info)) => Some(Listed::Info(info)),
-            Ok(None) => None,
-            Err(error) => Some(Listed::Fault {
-                audience,
-                fault: error.cause(),
-            }),
-        }
-    });
-    let listed = stream::iter(listed).buffered(PARALLEL_READS);
-    let audiences = listed.filter_map(async |listed| listed).collect().await;
+    let mut reads = Vec::new();
+    for audience in names {
+        reads.push(read_listed(store, audience));
+    }
+
+    let mut audiences = Vec::new();
+    let mut reads = stream::iter(reads).buffered(PARALLEL_READS);
+    while let Some(listed) = reads.next().await {
+        audiences.extend(listed);
+    }
     Ok(json_of(StatusCode::OK, &List { audiences }))
+}
+
+/// An audience of the list; `None` if nothing of it was published.
+async fn read_listed(store: &Store, audience: AudienceName) -> Option<Listed> {
+    match info_of(store, &audience).await {
+        Ok(info) => info.map(Listed::Info),
+        Err(error) => Some(Listed::Fault {
+            audience,
+            fault: error.cause(),
+        }),
+    }
 }
 
 pub async fn info(
