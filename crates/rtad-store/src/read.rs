@@ -26,6 +26,6 @@ mod small;
 mod store;
 
 pub use chunks::ByteSink;
-pub use record::{Live, record_object};
+pub use record::{Live, has_signature, record_object};
 pub use small::read_small;
 pub use store::Store;

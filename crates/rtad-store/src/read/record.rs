@@ -68,8 +68,7 @@ impl Live {
 
     /// Whether a signature follows the content. It is verified only with public keys.
     pub fn is_signed(&self) -> bool {
-        let end = self.object.iter().position(|byte| *byte == b'\n');
-        end.is_some_and(|end| end + 1 < self.object.len())
+        has_signature(&self.object)
     }
 
     /// Whether the next number was unused a short time ago. Later, a gc may have removed the record
@@ -110,6 +109,12 @@ fn verified<'o>(trust: &Trust, path: &Path, object: &'o [u8]) -> Result<&'o [u8]
             source,
         })?;
     Ok(content)
+}
+
+/// Whether a signature follows the content of a record's object.
+pub fn has_signature(object: &[u8]) -> bool {
+    let end = object.iter().position(|byte| *byte == b'\n');
+    end.is_some_and(|end| end + 1 < object.len())
 }
 
 /// The object of a record.

@@ -185,10 +185,31 @@ async fn writers_without_a_key_change_no_signed_audience() {
             assert!(matches!(error, StoreError::Unsigned { .. }), "{error:?}");
         }
         assert_eq!(fixture.files().await, before, "{}", fixture.name());
-        // A gc that drops no generation writes no record.
+        // A gc that drops no generation writes no record: it needs a key, secret or public, to know
+        // whose record says what is needed.
         let keep_all = Retention { keep: 9, ..NOW };
-        writer.collect(&audience(), keep_all, false).await.unwrap();
+        let refused = writer.collect(&audience(), keep_all, false).await;
+        assert!(matches!(refused, Err(StoreError::Unsigned { .. })));
+        let trusting = fixture
+            .store()
+            .clone()
+            .with_public_keys([key.public.clone()]);
+        let trusting = StoreWriter::new(trusting).unwrap();
+        trusting
+            .collect(&audience(), keep_all, false)
+            .await
+            .unwrap();
         signing.read_by(&[&key]).await.unwrap();
+
+        // Nor does it follow a record that somebody has created without a key.
+        let mut stray = fixture.current().await.next();
+        stray.kept.clear();
+        let stray_object = record_object(&stray.to_bytes(), None);
+        fixture.write(&record(stray.sequence), stray_object).await;
+        let before = fixture.files().await;
+        let refused = writer.collect(&audience(), NOW, false).await;
+        assert!(matches!(refused, Err(StoreError::Unsigned { .. })));
+        assert_eq!(fixture.files().await, before, "{}", fixture.name());
     }
 }
 

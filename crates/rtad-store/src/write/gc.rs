@@ -40,7 +40,7 @@ use crate::layout::{
     audience_path, chunk_name, chunks_path, delta_name, delta_sequence, deltas_path, is_chunk_name,
     is_manifest_name, is_probe_name, manifest_name, manifests_path, record_number, records_path,
 };
-use crate::read::{Live, Store};
+use crate::read::{Live, Store, has_signature};
 use rtad_core::snapshot::{AudienceName, Current, GenerationEntry};
 
 /// Default of a gc's least age of files. Publishes rely on it: see `write/chunks.rs`.
@@ -100,7 +100,11 @@ impl StoreWriter {
         dry_run: bool,
     ) -> Result<Collected, StoreError> {
         let store = self.store();
-        let newest = store.require_live(audience, None).await?.current.sequence;
+        let live = store.require_live(audience, None).await?;
+        if !dry_run {
+            self.check_trusts(audience, &live).await?;
+        }
+        let newest = live.current.sequence;
         let now = if dry_run {
             SystemTime::now()
         } else {
@@ -153,6 +157,24 @@ impl StoreWriter {
             return Ok(plan.collected(&before, &next));
         }
         unreachable!("the last try is returned")
+    }
+
+    /// Refuses to remove what a record does not need that nobody vouches for: of a signed audience,
+    /// somebody without the key may have created the newest one.
+    async fn check_trusts(&self, audience: &AudienceName, live: &Live) -> Result<(), StoreError> {
+        let store = self.store();
+        if self.signs() || store.trust().is_required() {
+            return Ok(());
+        }
+        let before = live.current.sequence.saturating_sub(1);
+        let before = store.records(audience).read(before).await?;
+        let was_signed = before.is_some_and(|before| has_signature(&before.bytes));
+        if live.is_signed() || was_signed {
+            return Err(StoreError::Unsigned {
+                audience: audience.clone(),
+            });
+        }
+        Ok(())
     }
 
     /// Removes the files of a deleted audience that were written before its record.
@@ -373,8 +395,8 @@ impl<'a> Files<'a> {
         Ok(plan)
     }
 
-    /// The first record that stays: it is young, or the newest. Readers go forward from it, so later
-    /// ones stay, too: copies of a store may have other times.
+    /// The first record that stays: it is young, or the newest. Readers go forward from it, so
+    /// later ones stay, too: copies of a store may have other times.
     fn first_kept_record(&self, newest: &Current) -> u64 {
         let mut first = newest.sequence;
         for file in &self.all {
