@@ -50,12 +50,17 @@ pub fn run(args: MirrorArgs, output: &Output) -> Result<(), CommandError> {
     let mirror = args.trust.applied_to(Store::open(&args.to)?)?;
     let mirror = StoreWriter::new(mirror)?.creating_store();
     let report = runtime()?.block_on(async {
+        let is_named = args.audience.is_some();
         let names = match args.audience {
             Some(audience) => vec![audience],
             None => source.audiences().await?,
         };
         let mut audiences = Vec::new();
         for audience in names {
+            // The folder of a first build, before its record.
+            if !is_named && source.live(&audience).await?.is_none() {
+                continue;
+            }
             let mirrored = mirror.mirror_from(&source, &audience).await?;
             audiences.push(AudienceReport { audience, mirrored });
         }

@@ -39,6 +39,8 @@ pub struct Mirrored {
     pub small_files: u64,
     /// Bytes of the files that were written.
     pub bytes: u64,
+    /// Kept generations whose manifest the source has lost: no rollback to them, in either store.
+    pub lost_generations: u64,
 }
 
 impl StoreWriter {
@@ -135,8 +137,8 @@ impl StoreWriter {
                 continue;
             }
             let (manifest, bytes) = match source.manifest_and_file(audience, &entry).await {
-                // Lost there, too: a rollback to it fails.
                 Err(StoreError::NotFound { .. }) if entry.generation != newest.generation => {
+                    mirrored.lost_generations += 1;
                     continue;
                 }
                 manifest => manifest?,
