@@ -114,8 +114,9 @@ fn device_has_its_name_of_the_decision_log() {
 fn request_to_decide_is_explained() {
     let (store, config) = served();
     // Only the audiences of the named strategies are loaded.
-    std::fs::create_dir(store.path().join("vip")).unwrap();
-    std::fs::write(store.path().join("vip/CURRENT"), "broken").unwrap();
+    let records = store.path().join("vip/records");
+    std::fs::create_dir_all(&records).unwrap();
+    std::fs::write(records.join("00000000000000000001.json"), "broken").unwrap();
     let device = serde_json::json!({ "oaid": "a b", "imei_md5": REQUEST_IMEI_MD5 });
     let request = serde_json::json!({ "strategies": ["new-users"], "device": device });
     let explained = text(&config, "api", &[], request.to_string().as_bytes());
