@@ -1,4 +1,5 @@
-//! Unique caps: at most so many distinct devices get a bid of a cap's strategies in a day or an hour.
+//! Unique caps: at most so many distinct devices get a bid of a cap's strategies in a day or an
+//! hour.
 //!
 //! A cap is asked only if a strategy would bid. A device that was counted in the period gets its
 //! bid even when the limit is reached.

@@ -1,8 +1,8 @@
 //! The two ports: routes, handlers and answers.
 //!
-//! Both are axum applications, and use the listener, connections and workers of `rtad-http`. A layer
-//! before the router of the decision port answers the hot paths, as a router would cost more than
-//! their answers.
+//! Both are axum applications, and use the listener, connections and workers of `rtad-http`. A
+//! layer before the router of the decision port answers the hot paths, as a router would cost more
+//! than their answers.
 //!
 //! | module | job |
 //! |---|---|

@@ -265,8 +265,8 @@ impl SharedParts {
     }
 }
 
-/// The bound ports. Only those of the admin thread listen: a decision port without snapshots refuses
-/// clients.
+/// The bound ports. Only those of the admin thread listen: a decision port without snapshots
+/// refuses clients.
 struct Sockets {
     decision: BoundAddress,
     admin: ListeningPort,

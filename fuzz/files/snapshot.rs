@@ -18,8 +18,8 @@ use super::{
 const SECTIONS: usize = 5;
 
 /// Checks the readers of a whole snapshot. The input is a byte of the mode, then two chunks, a
-/// delta, tombstones and the manifest, each after its length in two bytes, then the record. Bit 0 of
-/// the mode repairs chunks, bit 1 deltas. Digests, sizes and totals are always repaired.
+/// delta, tombstones and the manifest, each after its length in two bytes, then the record. Bit 0
+/// of the mode repairs chunks, bit 1 deltas. Digests, sizes and totals are always repaired.
 ///
 /// # Panics
 ///

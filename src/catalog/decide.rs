@@ -295,7 +295,8 @@ impl Catalog {
         }
     }
 
-    /// Puts the schedules of a time in the place of today's. Costs up to a millisecond per strategy.
+    /// Puts the schedules of a time in the place of today's. Costs up to a millisecond per
+    /// strategy.
     pub fn pause_at(&self, at: SystemTime, facts: &mut Facts<'_>) {
         facts.paused.clear();
         for (index, strategy) in self.strategies().enumerate() {

@@ -335,8 +335,8 @@ impl Catalog {
         &self.strategies[index]
     }
 
-    /// Index, among the leaves of the strategy at `index`, of the one that makes a no-bid. `None` of
-    /// a bid, and of a no-bid that no leaf makes.
+    /// Index, among the leaves of the strategy at `index`, of the one that makes a no-bid. `None`
+    /// of a bid, and of a no-bid that no leaf makes.
     #[inline]
     pub(super) fn refusing_leaf(
         &self,

@@ -19,7 +19,8 @@ pub struct CapConfig {
     /// Name in `[[strategy]]`, in metrics and in Redis.
     #[serde(deserialize_with = "name::<_, AudienceName, _>")]
     pub name: String,
-    /// Most distinct devices that get a bid in a period, of all its strategies together. Takes 6 bytes of memory each.
+    /// Most distinct devices that get a bid in a period, of all its strategies together. Takes 6
+    /// bytes of memory each.
     #[serde(deserialize_with = "number::<_, _, 1, { MAX_DEVICES as i64 }>")]
     pub unique_devices: u64,
     /// The period: each local day or hour counts anew.

@@ -88,8 +88,8 @@ pub struct StrategyConfig {
     /// Numbers that bids carry; see `[[strategy.value]]`. The first entry that fits counts.
     #[serde(default, rename = "value", skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<ValueConfig>,
-    /// Cap of the distinct devices that get a bid; see `[[cap]]`. Strategies with the same cap share
-    /// it.
+    /// Cap of the distinct devices that get a bid; see `[[cap]]`. Strategies with the same cap
+    /// share it.
     #[serde(default, deserialize_with = "cap_name")]
     pub cap: Option<String>,
 }

@@ -1,11 +1,11 @@
-//! What explanations read: the catalog, ids, polls, and the names of devices in the decision log.
+//! Sources of explanations: the catalog, ids, polls, and the names of devices in the decision log.
 
 use crate::catalog::{Catalog, RequestKeys};
 use crate::log::LogKey;
 use crate::platform::IdReader;
 use crate::sync::SyncHistory;
 
-/// What explanations read.
+/// Sources of explanations.
 #[derive(Debug, Clone, Copy)]
 pub struct Explainer<'a> {
     /// The audiences, strategies and platforms that decide.

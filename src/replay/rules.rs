@@ -309,7 +309,8 @@ impl Rules {
             *value = text.map(|text| AttributeValue::Text(text.as_bytes()));
         }
 
-        // If no id that was read was usable, the pod looked nothing up, but another may be a member.
+        // If no id that was read was usable, the pod looked nothing up, but another may be a
+        // member.
         let has_no_answers = looked_up == LookedUp::First && logged.audiences.is_empty();
         for audience in 0..self.audiences.len() {
             if has_no_answers {

@@ -23,8 +23,8 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 /// time.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// Most time for the end of the decision log: its last file is written and uploaded. It is less than
-/// the 10 s that pods have after the drain time-out.
+/// Most time for the end of the decision log: its last file is written and uploaded. It is less
+/// than the 10 s that pods have after the drain time-out.
 const LOG_TIME: Duration = Duration::from_secs(5);
 
 /// A port that answers decisions: its accept loop and its workers.

@@ -1,9 +1,9 @@
 //! Snapshot cache: what the pod has read of the store, on its own disk, for restarts and for
 //! outages. Its layout is that of a directory store (`rtad_store::layout`).
 //!
-//! * Each record is cached when it is read, before its files. Records of one audience are never
-//!   changed, so several processes may share a cache. A start without the store serves the newest
-//!   whole generation, under all later records ([`CachedState`]).
+//! * Each record is cached when it is read, before its files. Records are never changed, so several
+//!   processes of one pod name may share a cache; others may serve another stage. A start without
+//!   the store serves the newest whole generation, under all later records ([`CachedState`]).
 //! * Cached files are untrusted: they are verified like those of the store, and deleted if damaged.
 //!   So no write is synced to the disk. Files appear whole, by a rename.
 //! * A failure disables the cache and nothing else. It is counted, and logged once.
@@ -152,7 +152,7 @@ impl Cache {
         on_disk(read).await.flatten()
     }
 
-    /// What the cache has of an audience; `None` without a whole generation, or if its manifest is
+    /// The cached state of an audience; `None` without a whole generation, or if its manifest is
     /// damaged.
     pub(super) async fn last(&self, audience: &AudienceName) -> Option<CachedState> {
         let records = self.records(audience);

@@ -147,8 +147,8 @@ impl Loader<'_> {
         Ok(Arc::new(delta))
     }
 
-    /// What the cache has, from the cache alone; `None` without a whole generation. Reads no large
-    /// file if it is not wanted.
+    /// The cached generation, from the cache alone; `None` without a whole generation. Reads no
+    /// large file if it is not wanted.
     pub(super) async fn load_cached(
         &self,
         audience: &AudienceName,

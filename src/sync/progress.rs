@@ -13,8 +13,8 @@ const MAX_BACKOFF_POLLS: u32 = 33;
 /// Sync state of one audience.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The newest record that was read, from the store or the cache, served or not. Whole, as a copy
-    /// of the store may have another record with its number.
+    /// The newest record that was read, from the store or the cache, served or not. Whole, as a
+    /// copy of the store may have another record with its number.
     newest: Option<Current>,
     /// The record that is served.
     accepted: Option<Current>,

@@ -1,5 +1,5 @@
-//! Stores with the same content, such as one near and its mirror far away: the first that answers is
-//! read.
+//! Stores with the same content, such as one near and its mirror far away: the first that answers
+//! is read.
 //!
 //! A store that fails, or lacks a file that another store's record names, is followed by the next
 //! one. Reads begin with the store that answered last. The first one is tried again a minute after

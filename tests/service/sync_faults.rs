@@ -90,7 +90,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// What is live in a store.
+    /// The live state of a store.
     fn of(depot: &Depot) -> Self {
         Self {
             current: depot.current(AUDIENCE).unwrap(),

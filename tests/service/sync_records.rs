@@ -96,7 +96,7 @@ fn assert_stale(server: &mut Server) {
     );
 }
 
-/// Whatever a later record says applies over the last whole generation, also after a restart
+/// The state of a later record applies over the last whole generation, also after a restart
 /// without the store or beside an old copy of it.
 #[test]
 fn later_records_of_an_incomplete_generation_apply_after_restarts() {

@@ -16,8 +16,8 @@ use crate::trust_args::TrustArgs;
 /// `--sign-key`.
 #[derive(Debug, Args)]
 pub struct SignArgs {
-    /// Sign with this minisign secret key, as every write to a signed audience must be; the password
-    /// of a protected key is read from the environment variable RTAD_SIGN_PASSWORD
+    /// Sign with this minisign secret key, as every write to a signed audience must be; the
+    /// password of a protected key is read from the environment variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
 }
@@ -38,7 +38,8 @@ impl CommandFailure for Unsigned {
 
 impl SignArgs {
     /// Opens the store for writing. A signer without public keys reads only records that it has
-    /// signed: it would sign the content of others, such as a delta by an intruder, in its own name.
+    /// signed: it would sign the content of others, such as a delta by an intruder, in its own
+    /// name.
     ///
     /// # Errors
     ///

@@ -187,8 +187,8 @@ impl<'s> Records<'s> {
         self.store.written_at(&hint_path(&self.folder)).await
     }
 
-    /// Refuses a store that ignores the condition of a create: two writers would both succeed, and the
-    /// changes of one would be lost. Costs three requests, once per client of a bucket.
+    /// Refuses a store that ignores the condition of a create: two writers would both succeed, and
+    /// the changes of one would be lost. Costs three requests, once per client of a bucket.
     pub async fn check_creates(&self) -> Result<(), StoreError> {
         let backend = &self.store.backend;
         let Backend::Objects {

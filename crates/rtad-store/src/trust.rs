@@ -126,7 +126,7 @@ pub enum SignatureError {
          --sign-key; to begin signing, publish to a new audience"
     )]
     Missing,
-    /// What follows the record is no minisign signature.
+    /// The text after the record is no minisign signature.
     #[error("its signature is malformed: expected a minisign signature")]
     Malformed,
     /// Signed as minisign did by default before version 0.10.

@@ -1,7 +1,7 @@
 //! Write side: publishing, appending, rolling back, collecting garbage and deleting.
 //!
-//! A [`StoreWriter`] is created from a [`crate::Store`], unless that is read-only. Every change ends
-//! with the creation of the next record (`records.rs`).
+//! A [`StoreWriter`] is created from a [`crate::Store`], unless that is read-only. Every change
+//! ends with the creation of the next record (`records.rs`).
 //!
 //! | file | job | uses, of this folder |
 //! |---|---|---|

@@ -112,8 +112,8 @@ pub struct BuildArgs {
     /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Paths, folders, globs, `-` for stdin, or URLs: an object or a prefix/ in s3://, gs://, az://,
-    /// oss:// or cos://, a file at https:// or http://
+    /// Paths, folders, globs, `-` for stdin, or URLs: an object or a prefix/ in s3://, gs://,
+    /// az://, oss:// or cos://, a file at https:// or http://
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<OsString>,
 }

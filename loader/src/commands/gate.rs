@@ -441,8 +441,9 @@ fn parse_change(text: &str) -> Result<MaxChange, &'static str> {
     Ok(MaxChange::Share(share))
 }
 
-/// The largest accepted fill of a shard. The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). A shard of eight or more blocks
-/// is rounded to the nearest block, so at worst the keys of 8.5 blocks share 8.
+/// The largest accepted fill of a shard. The fill of a filter with n keys and m bits is 1 −
+/// exp(−k·n/m). A shard of eight or more blocks is rounded to the nearest block, so at worst the
+/// keys of 8.5 blocks share 8.
 fn largest_fill(filter: &FilterSpec) -> f64 {
     const CROWDING: f64 = 8.5 / 8.0;
     let bits_per_key = f64::from(filter.millibits_per_key()) / 1000.0;

@@ -34,8 +34,8 @@ pub struct LiveSample {
 }
 
 impl LiveSample {
-    /// Reads the sample. `None` without live keys, or if their files are damaged or missing: a build
-    /// must be able to replace them.
+    /// Reads the sample. `None` without live keys, or if their files are damaged or missing: a
+    /// build must be able to replace them.
     ///
     /// # Errors
     ///

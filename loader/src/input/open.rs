@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// What is stored: nothing of a stream, or if it cannot be opened.
+    /// Size and version; neither of a stream, nor of an input that cannot be opened.
     pub fn stored(&self) -> Stored {
         match self {
             Self::Stdin | Self::Batches(_) => Stored::default(),

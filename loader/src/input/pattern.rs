@@ -1,7 +1,8 @@
 //! Patterns of paths, such as `dumps/*.gz`: the paths that match them.
 //!
 //! Names that begin with `_` or `.` are left out, as Hive and Spark do: `_SUCCESS`, `_temporary`
-//! and `.part.crc` are no rows, and the files of `_temporary` are those of a job that has not ended.
+//! and `.part.crc` are no rows, and the files of `_temporary` are those of a job that has not
+//! ended.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Folders of tables: Delta, Iceberg and Hudi.
 //!
-//! Such a folder keeps files of earlier versions. Which rows the table has is said by its log alone,
-//! so its Parquet files, read as they are, bring back devices that were removed.
+//! Such a folder keeps files of earlier versions. Which rows the table has is said by its log
+//! alone, so its Parquet files, read as they are, bring back devices that were removed.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

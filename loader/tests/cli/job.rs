@@ -1,5 +1,5 @@
-//! Build on Spark: `publish` and `chunk` give the same filters as `build`, allow retries, and reject
-//! reports that do not add up.
+//! Build on Spark: `publish` and `chunk` give the same filters as `build`, allow retries, and
+//! reject reports that do not add up.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

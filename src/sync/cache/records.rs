@@ -11,7 +11,7 @@ use rtad_core::snapshot::{
 };
 use rtad_store::{Live, MAX_RECORD_OBJECT_BYTES, StoreError, Trust, layout};
 
-/// What a start without the store serves: the newest whole generation, and over it the state,
+/// State that a start without the store serves: the newest whole generation, and over it the state,
 /// deltas and tombstones of all later records.
 #[derive(Debug)]
 pub(crate) struct CachedState {

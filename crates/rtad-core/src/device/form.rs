@@ -164,8 +164,8 @@ fn is_grouped<const N: usize>(
         })
 }
 
-/// The key of a digest as its 16 bytes. `None` if they are text: printable, perhaps with white space
-/// or zeros around. So is one digest in 7 million, which counts as malformed.
+/// The key of a digest as its 16 bytes. `None` if they are text: printable, perhaps with white
+/// space or zeros around. So is one digest in 7 million, which counts as malformed.
 #[inline]
 pub fn digest_key(bytes: &[u8]) -> Option<DeviceKey> {
     let bytes = *bytes.as_array::<16>()?;

@@ -59,8 +59,8 @@ impl Store {
         Self::new(Backend::over(Arc::new(InMemory::new()), "memory"))
     }
 
-    /// A store over any client that creates objects conditionally, such as one that injects faults. `name`
-    /// appears in messages.
+    /// A store over any client that creates objects conditionally, such as one that injects faults.
+    /// `name` appears in messages.
     pub fn over(objects: Arc<dyn ObjectStore>, name: &str) -> Self {
         Self::new(Backend::over(objects, name))
     }

@@ -17,7 +17,7 @@ use super::{SameHost, retries};
 /// of the URL.
 pub const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What differs between the two.
+/// The differences between the two.
 pub struct Cloud {
     /// Name in errors.
     name: &'static str,

@@ -544,7 +544,8 @@ async fn killed_gc_blocks_nothing() {
     }
 }
 
-/// A guess by number would count the generation that was rolled back from, and remove the one before.
+/// A guess by number would count the generation that was rolled back from, and remove the one
+/// before.
 #[tokio::test]
 async fn outage_is_no_reason_to_guess_the_generation_before() {
     let (faulty, fixture) = faulty_fixture();

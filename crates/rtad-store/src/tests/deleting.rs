@@ -221,7 +221,7 @@ async fn build_from_before_a_deletion_conflicts_in_every_store() {
         assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         assert_eq!(fixture.current().await.state, State::Deleted);
 
-        // What the build wrote since goes with a gc.
+        // A gc removes the files that the build wrote since.
         fixture
             .writer
             .collect(&audience(), NOTHING, false)

@@ -116,7 +116,7 @@ async fn foreign_and_misnumbered_records_are_refused() {
                 assert!(text.contains(message), "{text}, not {message}");
             }
         }
-        // What follows the content is read only with public keys.
+        // A signature is read only with public keys.
         let object = [&next.to_bytes()[..], b"\nanything"].concat();
         fixture.write(&record(2), object).await;
         assert_eq!(live(&fixture).await.current, next);

@@ -255,7 +255,8 @@ pub async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), S
 }
 
 /// Checks that the store has all files that a manifest names, and that nobody removes them before
-/// the next record. Returns the deltas of which only the live record can say so. Costs two listings.
+/// the next record. Returns the deltas of which only the live record can say so. Costs two
+/// listings.
 ///
 /// # Errors
 ///

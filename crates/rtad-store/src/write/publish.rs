@@ -12,8 +12,8 @@
 //! | before the record | the old generation | chunks, perhaps a manifest |
 //! | after | the new generation | nothing |
 //!
-//! What is left behind has names of its content, and is removed by a gc once it is old. Two loaders
-//! may publish at once: one of them creates the next record, the other fails.
+//! Files that are left behind have names of their content, and are removed by a gc once they are
+//! old. Two loaders may publish at once: one of them creates the next record, the other fails.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::trust::{PublicKey, Trust, trusted_comment};
 
 /// A signer. The secret key stays in the implementation.
 pub trait Sign: Send + Sync {
-    /// The text of the `.minisig` file for these bytes, prehashed, with this trusted comment.
+    /// The text that `minisign` writes for these bytes, prehashed, with this trusted comment.
     ///
     /// # Errors
     ///

@@ -33,8 +33,8 @@ use rtad_core::snapshot::{AudienceName, Digest};
 
 /// Bytes in memory during an upload. A bucket takes 10,000 parts: 160 GiB.
 const PART_BYTES: usize = 16 << 20;
-/// Time that records and half-written checkpoints stay. An owner that was stopped in the middle of a
-/// claim fails as long as the record of its number is there.
+/// Time that records and half-written checkpoints stay. An owner that was stopped in the middle of
+/// a claim fails as long as the record of its number is there.
 const RECORD_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Size of a download's requests.
 const REQUEST_BYTES: u64 = 64 << 20;
