@@ -219,6 +219,7 @@ impl Config {
         let changed = [
             ("server", self.server.needs_restart(&other.server)),
             ("store.url", self.store.url != other.store.url),
+            ("store.urls", self.store.urls != other.store.urls),
             (
                 "store.cache_dir",
                 self.store.cache_dir != other.store.cache_dir,

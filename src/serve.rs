@@ -95,7 +95,7 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
     let server = config.server.clone();
-    let store_url = config.store.url.to_string();
+    let store_url = config.store.stores().join(", ");
     let log = start_log(&config, &shared.telemetry)?;
     let reloader = Reloader::new(config, reread, commands.clone(), telemetry, log.clone());
     let parts = SharedParts {
@@ -151,7 +151,7 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
 /// [`StoreError`] if it cannot be used at all. Nothing is read yet.
 pub fn open_stores(config: &Config) -> Result<Stores, StoreError> {
     let mut stores = Vec::new();
-    for url in &config.store.url.0 {
+    for url in config.store.stores() {
         let store = Store::open(url)?.with_stall_timeout(config.store.stall_timeout);
         stores.push(store.with_public_keys(config.store.public_keys.clone()));
     }

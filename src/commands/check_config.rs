@@ -72,9 +72,10 @@ impl Display for Summary<'_> {
             ..
         } = &self.0.config;
         let every = Time(store.poll_interval);
+        let stores = store.stores().join(", ");
 
         writeln!(f, "config     {}", self.0.config.id)?;
-        writeln!(f, "store      {}, polled every {every}", store.url)?;
+        writeln!(f, "store      {stores}, polled every {every}")?;
         writeln!(f, "decisions  {}", server.listen)?;
         writeln!(f, "admin      {}", server.admin_listen)?;
         writeln!(f, "own API    {}", api(&self.0.config))?;

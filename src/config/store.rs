@@ -1,13 +1,12 @@
 //! `[store]`: the source of snapshots.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rtad_config::Document;
 use rtad_config::values::{HOUR, as_size, as_time, size, text, time};
-use rtad_config::{Document, OneOrMany};
 use rtad_store::{ACCEPTED_URLS, PublicKey, STALL_TIMEOUT, Store};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::trust;
 
@@ -16,9 +15,15 @@ use super::trust;
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
-    /// Store of the snapshots, or a list of stores that mirror each other: the first one that
-    /// answers is read.
-    pub url: StoreUrls,
+    /// Store of the snapshots.
+    #[serde(
+        deserialize_with = "store_url",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub url: Option<String>,
+    /// Stores that mirror each other, in place of `url`: the first one that answers is read.
+    #[serde(deserialize_with = "store_urls", skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<String>,
     /// Time between polls, with jitter of up to 10 %. While the store fails, backoff extends it up
     /// to sixfold, with jitter of up to 25 %. The audience of an event window is polled four times
     /// as often, but at most once a second.
@@ -50,30 +55,13 @@ pub struct StoreConfig {
     pub stall_timeout: Duration,
 }
 
-/// URLs of stores with the same content, in the order in which they are read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StoreUrls(pub Vec<String>);
-
-impl fmt::Display for StoreUrls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(", "))
-    }
+fn store_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    StoreUrl::deserialize(deserializer).map(|StoreUrl(url)| Some(url))
 }
 
-impl Serialize for StoreUrls {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0[..] {
-            [url] => serializer.serialize_str(url),
-            urls => urls.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for StoreUrls {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let OneOrMany(urls) = OneOrMany::<StoreUrl>::deserialize(deserializer)?;
-        Ok(Self(urls.into_iter().map(|StoreUrl(url)| url).collect()))
-    }
+fn store_urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let urls = Vec::<StoreUrl>::deserialize(deserializer)?;
+    Ok(urls.into_iter().map(|StoreUrl(url)| url).collect())
 }
 
 struct StoreUrl(String);
@@ -101,7 +89,8 @@ pub enum SwapMode {
 impl Default for StoreConfig {
     fn default() -> Self {
         Self {
-            url: StoreUrls::default(),
+            url: None,
+            urls: Vec::new(),
             poll_interval: Duration::from_secs(10),
             max_snapshot_size: 8 << 30,
             swap: SwapMode::Whole,
@@ -114,10 +103,34 @@ impl Default for StoreConfig {
 }
 
 impl StoreConfig {
+    /// The stores, in the order in which they are read.
+    pub fn stores(&self) -> &[String] {
+        match &self.url {
+            Some(url) => std::slice::from_ref(url),
+            None => &self.urls,
+        }
+    }
+
+    fn check_urls(&mut self, d: &mut Document<'_>) {
+        if self.urls.is_empty() && !d.has_mistake("store.urls") {
+            d.reject("store.urls", "a list of stores");
+        }
+        if self.url.is_none() {
+            return;
+        }
+        if d.is_outside("store.url") {
+            // A flag or variable is over the file.
+            self.urls.clear();
+        } else {
+            d.mistake("store.url", "is beside store.urls", "one of them");
+        }
+    }
+
     pub(super) fn check(&mut self, d: &mut Document<'_>) {
-        d.require("store.url", ACCEPTED_URLS);
-        if self.url.0.is_empty() && !d.has_mistake("store.url") {
-            d.reject("store.url", ACCEPTED_URLS);
+        if d.has("store.urls") {
+            self.check_urls(d);
+        } else {
+            d.require("store.url", ACCEPTED_URLS);
         }
         self.cache_dir
             .take_if(|directory| directory.as_os_str().is_empty());

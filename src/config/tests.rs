@@ -106,7 +106,9 @@ fn flag_overrides_environment_overrides_file_overrides_default() {
     );
     assert_eq!(config.server.workers, 3);
     assert_eq!(config.server.drain_timeout, Duration::from_secs(3));
-    assert_eq!(config.store.url.to_string(), "/from-env");
+    assert_eq!(config.store.stores(), ["/from-env"]);
+    let list = read_under(Some("store.urls = [\"/a\", \"/b\"]"), environment, &flags);
+    assert_eq!(list.unwrap().store.stores(), ["/from-env"]);
     assert_eq!(
         read_under(None, environment, &flags)
             .unwrap()
@@ -147,7 +149,7 @@ fn changed_keys_that_need_a_restart_are_listed() {
     new.strategies.clear();
     assert!(new.needs_restart(&old).is_empty());
     new.server.workers = 3;
-    new.store.url.0 = vec!["/elsewhere".to_owned()];
+    new.store.url = Some("/elsewhere".to_owned());
     assert_eq!(new.needs_restart(&old), ["server", "store.url"]);
 }
 

@@ -144,7 +144,7 @@ const KEYS: [(Treatment, &[&str]); 12] = [
             "platform.signature.secrets.value_file",
         ],
     ),
-    (Treatment::Devices, &["store.url"]),
+    (Treatment::Devices, &["store.url", "store.urls"]),
     (
         Treatment::Gap(Scope::All),
         &["server.max_body", "ids.blank"],

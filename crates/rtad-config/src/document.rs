@@ -241,6 +241,11 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// Whether the key's value is that of a flag or a variable.
+    pub fn is_outside(&self, key: &str) -> bool {
+        self.mistakes.places().outside.contains_key(key)
+    }
+
     /// Whether the key is given.
     pub fn has(&self, key: &str) -> bool {
         self.tree.find(key).is_some()
