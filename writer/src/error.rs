@@ -43,13 +43,9 @@ pub enum ApiError {
     Owned,
     /// An event of the request found no room in the window.
     WindowFull,
-    /// The window's backend is out of memory.
-    BackendFull,
     /// The window's log cannot be written, or its owner has no lease, or another owner has claimed
     /// the window.
     NotDurable,
-    /// The window's backend failed.
-    Backend,
     /// The audience to create exists.
     Exists,
     /// The audience is disabled and rejects writes.
@@ -181,13 +177,6 @@ impl ApiError {
                 "an event found no room in the window, and no event of the request was counted: \
                  move to a larger window under another name",
             ),
-            Self::BackendFull => Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "window_full",
-                "Window full",
-                "the server that holds the window is out of memory: raise its maxmemory; some \
-                 events may have been counted: retry with the same Idempotency-Key",
-            ),
             Self::NotDurable => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not_durable",
@@ -195,13 +184,6 @@ impl ApiError {
                 "the window's log cannot be written, or this owner has no lease, or another owner \
                  has claimed the window, see the log; nothing was acknowledged: retry with the \
                  same Idempotency-Key",
-            ),
-            Self::Backend => Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "backend",
-                "Backend failed",
-                "the server that holds the window failed, see the log; some events may have been \
-                 counted: retry with the same Idempotency-Key",
             ),
             Self::Exists => Problem::new(
                 StatusCode::CONFLICT,

@@ -24,7 +24,7 @@ use super::bodies::{check_unix_seconds, is_zero, refuse_parameter, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, keys_of};
 use super::windows::counters::Results;
-use super::windows::{AnyWindow, FollowedInfo, Info};
+use super::windows::{FollowedInfo, ServedWindow, WindowInfo};
 
 /// Ids in one request.
 const MAX_IDS: usize = 10_000;
@@ -38,7 +38,7 @@ const AT: &str = "at_unix_seconds";
 const LATE: HeaderName = HeaderName::from_static("rtad-late");
 
 /// The window in a path.
-pub struct NamedWindow(AnyWindow);
+pub struct NamedWindow(Arc<ServedWindow>);
 
 impl FromRequestParts<Arc<App>> for NamedWindow {
     type Rejection = ApiError;
@@ -331,14 +331,14 @@ pub async fn forget(
 
 #[derive(Debug, Serialize)]
 struct ListAnswer<'a> {
-    windows: Vec<Info<'a>>,
+    windows: Vec<WindowInfo<'a>>,
     /// Audiences that follow a window, on the admin port.
     #[serde(skip_serializing_if = "Option::is_none")]
     audiences: Option<Vec<FollowedInfo<'a>>>,
 }
 
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let windows = app.windows.all().map(AnyWindow::info).collect();
+    let windows = app.windows.all().map(|window| window.info()).collect();
     Ok(json_of(
         StatusCode::OK,
         &ListAnswer {
@@ -350,7 +350,7 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
 
 /// The list of the admin port.
 pub async fn list_with_audiences(State(app): State<Arc<App>>) -> Response {
-    let windows = app.windows.all().map(AnyWindow::info).collect();
+    let windows = app.windows.all().map(|window| window.info()).collect();
     let audiences = Some(app.windows.followed().collect());
     json_of(StatusCode::OK, &ListAnswer { windows, audiences })
 }

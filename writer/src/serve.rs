@@ -141,7 +141,7 @@ enum ServeError {
     NoTokens,
     #[error("--no-token: expected no [[token]] beside it, found {origin}")]
     BothTokens { origin: String },
-    #[error("--take-over {name}: not a window of --config without a backend")]
+    #[error("--take-over {name}: not a window of --config")]
     TakeOver { name: AudienceName },
     #[error("could not open a window")]
     Window(#[source] Box<WindowError>),

@@ -8,8 +8,6 @@
 //! | `reports` | keys whose membership may have changed |
 //! | `owner` | ownership of a window: claim, lease, and checkpoints in the store |
 //! | `served` | a window with clock, files and metrics |
-//! | `remote` | a window in Redis or Valkey |
-//! | `window` | a window in this process, or in Redis or Valkey |
 //! | `followed` | the writer of an audience that follows a window |
 //! | `source` | the window of an audience's live generation |
 
@@ -18,11 +16,9 @@ pub mod config;
 pub mod counters;
 mod followed;
 mod owner;
-mod remote;
 mod reports;
 mod served;
 mod source;
-mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +32,6 @@ use tokio::task::JoinSet;
 
 use rtad_core::headroom::Headroom;
 use rtad_core::snapshot::AudienceName;
-use rtad_redis::RedisError;
 use rtad_store::write::StoreWriter;
 use rtad_window::OpenError;
 
@@ -45,11 +40,10 @@ use config::{CallbackConfig, Config, WindowConfig};
 use counters::lag_of;
 use followed::{FollowTimes, Follower};
 use owner::ClaimError;
-use remote::RemoteWindow;
 use reports::Reports;
 use served::ReadWindow;
+pub use served::{ServedWindow, WindowInfo};
 use source::{SourceError, live_window, warn_of_dropped};
-pub use window::{AnyWindow, Info};
 
 /// A window that cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -58,8 +52,6 @@ pub enum WindowError {
     Files(OpenError),
     #[error(transparent)]
     Claim(ClaimError),
-    #[error(transparent)]
-    Backend(RedisError),
     #[error(transparent)]
     Source(SourceError),
     #[error(
@@ -120,7 +112,7 @@ pub struct FollowedInfo<'a> {
 /// All windows of the process.
 #[derive(Default)]
 pub struct Windows {
-    windows: BTreeMap<AudienceName, AnyWindow>,
+    windows: BTreeMap<AudienceName, Arc<ServedWindow>>,
     callbacks: BTreeMap<AudienceName, CallbackConfig>,
     /// Audiences that follow a window: its name, and the reports that wait.
     followed_audiences: BTreeMap<AudienceName, (AudienceName, Arc<Reports>)>,
@@ -168,15 +160,10 @@ impl Windows {
         every: Duration,
         telemetry: &Telemetry,
     ) -> Result<Self, WindowError> {
-        let mut windows = Self::default();
-        for config in &config.remote {
-            // Its URL was checked with the config; a CA file may be unreadable.
-            let remote = RemoteWindow::new(config, telemetry).map_err(WindowError::Backend)?;
-            windows
-                .windows
-                .insert(config.name.clone(), AnyWindow::Remote(Arc::new(remote)));
-        }
-        windows.callbacks = config.callbacks.iter().cloned().collect();
+        let mut windows = Self {
+            callbacks: config.callbacks.iter().cloned().collect(),
+            ..Self::default()
+        };
         let mut followers = Vec::new();
         for (window, read) in config.windows.iter().zip(read) {
             let audiences: Vec<_> = config
@@ -208,9 +195,7 @@ impl Windows {
                     times: FollowTimes::new(every),
                 });
             }
-            windows
-                .windows
-                .insert(window.name.clone(), AnyWindow::Local(served));
+            windows.windows.insert(window.name.clone(), served);
         }
         windows.followers = Mutex::new(followers);
         Ok(windows)
@@ -220,17 +205,14 @@ impl Windows {
     pub fn start(&self) {
         let mut tasks = self.tasks.lock();
         for window in self.windows.values() {
-            match window.clone() {
-                AnyWindow::Local(window) => {
-                    tasks.spawn(Arc::clone(&window).keep_owned(self.stop.subscribe()));
-                    let failed = self.failed.clone();
-                    tokio::spawn(async move {
-                        window.maintain().await;
-                        failed.send_replace(true);
-                    })
-                }
-                AnyWindow::Remote(window) => tokio::spawn(window.maintain()),
-            };
+            tasks.spawn(Arc::clone(window).keep_owned(self.stop.subscribe()));
+
+            let window = Arc::clone(window);
+            let failed = self.failed.clone();
+            tokio::spawn(async move {
+                window.maintain().await;
+                failed.send_replace(true);
+            });
         }
         let mut followers = self.followers.lock();
         for follower in followers.drain(..) {
@@ -238,7 +220,7 @@ impl Windows {
         }
     }
 
-    pub fn get(&self, name: &AudienceName) -> Option<&AnyWindow> {
+    pub fn get(&self, name: &AudienceName) -> Option<&Arc<ServedWindow>> {
         self.windows.get(name)
     }
 
@@ -247,7 +229,7 @@ impl Windows {
         self.callbacks.get(window)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &AnyWindow> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<ServedWindow>> {
         self.windows.values()
     }
 
@@ -267,13 +249,9 @@ impl Windows {
     /// over. While one claimed window is left, requests for it must not go elsewhere; those for the
     /// others are refused one by one.
     pub fn are_fenced(&self) -> bool {
-        let claimed = self.windows.values().filter_map(|window| match window {
-            AnyWindow::Local(window) if window.is_claimed() => Some(window.is_fenced()),
-            _ => None,
-        });
-        claimed
-            .reduce(|all, is_fenced| all && is_fenced)
-            .unwrap_or(false)
+        let mut claimed = self.windows.values().filter(|window| window.is_claimed());
+        claimed.next().is_some_and(|first| first.is_fenced())
+            && claimed.all(|window| window.is_fenced())
     }
 
     /// Whether an audience follows a window, so that only tombstones of it may be written.
@@ -282,10 +260,7 @@ impl Windows {
     }
 
     /// Warns, once per window, of ids of kind `text` in a window that an audience follows.
-    pub fn warn_of_text(&self, window: &AnyWindow) {
-        let AnyWindow::Local(window) = window else {
-            return;
-        };
+    pub fn warn_of_text(&self, window: &ServedWindow) {
         let window = &window.config.name;
         let mut followed = self
             .followed_audiences
@@ -310,10 +285,8 @@ impl Windows {
         let mut tasks = JoinSet::new();
         // Beside each other: the upload of one must not take the time of another one.
         for window in self.windows.values() {
-            if let AnyWindow::Local(window) = window {
-                let window = Arc::clone(window);
-                tasks.spawn(async move { window.finish().await });
-            }
+            let window = Arc::clone(window);
+            tasks.spawn(async move { window.finish().await });
         }
         join_all(tasks).await;
     }
@@ -321,18 +294,14 @@ impl Windows {
     /// Gives back the windows that were claimed, after a start that failed.
     async fn undo_claims(&self) {
         for window in self.windows.values() {
-            if let AnyWindow::Local(window) = window {
-                window.undo_claim().await;
-            }
+            window.undo_claim().await;
         }
     }
 
     /// Says of each window that its last checkpoint and lease are given up.
     pub fn give_up(&self) {
         for window in self.windows.values() {
-            if let AnyWindow::Local(window) = window {
-                window.give_up();
-            }
+            window.give_up();
         }
     }
 
@@ -400,7 +369,7 @@ mod tests {
         let window = Arc::clone(&owner.window);
         let finished = Arc::clone(&window);
         let windows = Windows {
-            windows: BTreeMap::from([(window.config.name.clone(), AnyWindow::Local(window))]),
+            windows: BTreeMap::from([(window.config.name.clone(), window)]),
             ..windows
         };
         let mut stop = windows.stop.subscribe();
@@ -414,12 +383,8 @@ mod tests {
     }
 
     fn windows_of<const N: usize>(owners: [(&str, &Owned); N]) -> Windows {
-        let window = |(name, owner): (&str, &Owned)| {
-            (
-                name.parse().unwrap(),
-                AnyWindow::Local(Arc::clone(&owner.window)),
-            )
-        };
+        let window =
+            |(name, owner): (&str, &Owned)| (name.parse().unwrap(), Arc::clone(&owner.window));
         Windows {
             windows: owners.map(window).into(),
             ..Windows::default()

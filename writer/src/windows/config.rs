@@ -14,7 +14,6 @@ use rtad_core::files::{may_be_unfinished, read_settled};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
-use rtad_redis::RedisConfig;
 use rtad_window::{AnswerLimits, Durability, Key, WindowSpec};
 
 use super::super::scopes::Scope;
@@ -30,16 +29,6 @@ use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
 const EXAMPLE: &str = include_str!("config/example.toml");
 /// Ticks in the length of a sliding window: an entry may live 1/128 longer.
 pub const TICKS_PER_LENGTH: u16 = 128;
-/// Keys that Redis decides about.
-const LOCAL_KEYS: [&str; 7] = [
-    "capacity",
-    "fpr",
-    "durability",
-    "sync_interval",
-    "checkpoint_interval",
-    "answers_time",
-    "answers_memory",
-];
 
 /// An invalid config file.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +56,7 @@ impl CommandFailure for ConfigError {
     }
 }
 
-/// A valid `[[window]]` in this process.
+/// A valid `[[window]]`.
 #[derive(Debug, Clone)]
 pub struct WindowConfig {
     pub(super) name: AudienceName,
@@ -90,14 +79,6 @@ impl WindowConfig {
     }
 }
 
-/// A valid `[[window]]` with a `backend`.
-#[derive(Debug, Clone)]
-pub struct RemoteConfig {
-    pub(super) name: AudienceName,
-    pub(super) length: Length,
-    pub(super) redis: RedisConfig,
-}
-
 /// A valid `[[audience]]`.
 #[derive(Debug, Clone)]
 pub struct AudienceConfig {
@@ -116,7 +97,6 @@ pub struct Config {
     pub(super) lease: Duration,
     pub(crate) tokens: Vec<TokenFile>,
     pub(super) windows: Vec<WindowConfig>,
-    pub(super) remote: Vec<RemoteConfig>,
     /// Click callbacks, each with its window.
     pub(super) callbacks: Vec<(AudienceName, CallbackConfig)>,
     pub(super) audiences: Vec<AudienceConfig>,
@@ -135,18 +115,6 @@ impl fmt::Display for Config {
         {
             let (capacity, bytes) = (spec.capacity, bytesize::ByteSize(spec.memory_bytes()));
             writeln!(f, "window     {name}: {length}, {capacity} keys in {bytes}")?;
-        }
-        for RemoteConfig {
-            name,
-            length,
-            redis,
-        } in &self.remote
-        {
-            writeln!(
-                f,
-                "window     {name}: {length}, in {}",
-                rtad_redis::redacted(&redis.url)
-            )?;
         }
         for (window, CallbackConfig { id, .. }) in &self.callbacks {
             let parameters: Vec<&str> = id.iter().map(|id| id.parameter.as_str()).collect();
@@ -170,7 +138,7 @@ impl fmt::Display for Config {
 
 impl Config {
     /// Lets an empty directory take a window from an owner that has not given it back. Returns
-    /// whether there is such a window in this process.
+    /// whether there is such a window.
     pub fn take_over(&mut self, name: &AudienceName) -> bool {
         let window = self.windows.iter_mut().find(|window| window.name == *name);
         window.map(|window| window.take_over = true).is_some()
@@ -241,14 +209,9 @@ fn check(file: File, d: &mut Document<'_>) -> Config {
                 .push((table.name.clone(), callback.clone()));
         }
         let length = length(table, &key, d);
-        match table.backend.is_some() || table.backend_file.is_some() {
-            true => config
-                .remote
-                .extend(remote(table, length, is_followed, &key, d)),
-            false => config
-                .windows
-                .extend(window(table, length, is_followed, &key, d)),
-        }
+        config
+            .windows
+            .extend(window(table, length, is_followed, &key, d));
     }
     let names = d.texts("window", "name");
     for (index, table) in file.audience.iter().enumerate() {
@@ -318,17 +281,6 @@ fn window(
     key: &str,
     d: &mut Document<'_>,
 ) -> Option<WindowConfig> {
-    for name in [
-        "backend_ca_file",
-        "backend_connect_timeout",
-        "backend_timeout",
-        "namespace",
-    ] {
-        let key = format!("{key}.{name}");
-        if d.has(&key) {
-            d.mistake(&key, "is given without backend", "backend with it");
-        }
-    }
     let only_with = [
         (
             "sync_interval",
@@ -393,56 +345,6 @@ fn reject_value(d: &mut Document<'_>, table: &str, error: &str) {
     let (name, expected) = error.split_once(": expected ").unwrap_or(("", error));
     let accepted = expected.split(", found ").next().unwrap_or_default();
     d.reject(&format!("{table}.{name}"), accepted);
-}
-
-/// A window in Redis: what Redis decides must not be configured here.
-fn remote(
-    table: &WindowTable,
-    length: Length,
-    is_followed: bool,
-    key: &str,
-    d: &mut Document<'_>,
-) -> Option<RemoteConfig> {
-    for name in LOCAL_KEYS {
-        let key = format!("{key}.{name}");
-        if d.has(&key) {
-            d.mistake(
-                &key,
-                "is given with backend",
-                "no value: the server decides",
-            );
-        }
-    }
-    if table.count > 1 {
-        let accepted = "1 with backend: a counter cannot tell a repeated request from an event";
-        d.reject(&format!("{key}.count"), accepted);
-    }
-    if is_followed {
-        let found = "has a backend and an [[audience]] that follows it";
-        d.mistake(key, found, "an [[audience]] of a window without backend");
-    }
-    let url = table.backend.as_ref().map(rtad_config::Secret::expose);
-    let url = d.either(key, ["backend", "backend_file"], url, &table.backend_file)?;
-    let url = String::from_utf8_lossy(&url).into_owned();
-    let mut redis = RedisConfig::new(url, table.name.as_str());
-    redis.ca_file = table.backend_ca_file.as_ref().map(|file| d.beside(file));
-    redis.namespace.clone_from(&table.namespace);
-    redis.connect_timeout = table.backend_connect_timeout;
-    redis.response_timeout = table.backend_timeout;
-    // Its message shows no password. Connecting is lazy: this only reads the URL.
-    if let Err(error) = redis.validate() {
-        let found = format!("is not accepted: {error}");
-        d.mistake(
-            key,
-            &found,
-            "backend, or backend_file with the path of a file",
-        );
-    }
-    Some(RemoteConfig {
-        name: table.name.clone(),
-        length,
-        redis,
-    })
 }
 
 fn audience(

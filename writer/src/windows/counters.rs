@@ -37,7 +37,7 @@ impl Results {
     }
 }
 
-/// Numbers of events, of any window.
+/// Numbers of events of a window.
 pub struct EventCounters {
     new: Counter,
     duplicate: Counter,
@@ -77,13 +77,6 @@ impl EventCounters {
         }
     }
 
-    /// Whether events are accepted.
-    pub fn writable(&self, telemetry: &Telemetry, window: &AudienceName) -> Gauge {
-        telemetry
-            .exporter
-            .gauge("rtad_window_writable", vec![label(window)])
-    }
-
     pub fn add(&self, results: Results) {
         self.new.increment(results.new);
         self.duplicate.increment(results.duplicate);
@@ -105,7 +98,7 @@ impl EventCounters {
     }
 }
 
-/// Metrics of a window in this process.
+/// Metrics of a window.
 pub struct Counters {
     pub(super) events: EventCounters,
     pub(super) answers_evicted: Counter,
@@ -120,16 +113,15 @@ impl Counters {
         let window = &config.name;
         let gauge = |name| telemetry.exporter.gauge(name, vec![label(window)]);
         gauge("rtad_window_capacity").set(config.spec.capacity as f64);
-        let events = EventCounters::new(telemetry, window);
         Self {
-            writable: events.writable(telemetry, window),
-            events,
+            events: EventCounters::new(telemetry, window),
             answers_evicted: telemetry
                 .exporter
                 .counter("rtad_window_answers_evicted_total", vec![label(window)]),
             entries: gauge("rtad_window_entries"),
             fill_ratio: gauge("rtad_window_fill_ratio"),
             log_bytes: gauge("rtad_window_log_bytes"),
+            writable: gauge("rtad_window_writable"),
         }
     }
 }

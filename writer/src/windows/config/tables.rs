@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rtad_config::Secret;
 use rtad_config::values::{
     DAY, MILLISECOND, MINUTE, SECOND, Time, accepted_time, as_size, as_time, filled, parse_time,
     size, text, time,
@@ -61,8 +60,7 @@ impl fmt::Display for Length {
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default, deny_unknown_fields)]
 pub struct File {
-    /// Directory of the windows' files. Required unless each window has `durability = "none"` or a
-    /// `backend`.
+    /// Directory of the windows' files. Required unless each window has `durability = "none"`.
     pub(super) state_dir: Option<PathBuf>,
     /// Time for which the owner of a window accepts events without an answer of the store.
     #[serde(
@@ -119,12 +117,12 @@ pub struct WindowTable {
     /// Time zone of `length = "day"`, from the IANA database in the program itself; unset = UTC.
     #[serde(default, deserialize_with = "time_zone")]
     pub(super) time_zone: Option<String>,
-    /// Number of keys at a time. Required without `backend`.
+    /// Number of keys at a time. Required.
     pub(super) capacity: Option<u64>,
     /// Highest rate of new keys that are taken for duplicates, at full capacity.
     #[serde(default = "default_fpr")]
     pub(super) fpr: f64,
-    /// Highest count of a key; 1 only tells new keys from duplicates. With `backend` it is 1.
+    /// Highest count of a key; 1 only tells new keys from duplicates.
     #[serde(default = "one")]
     pub(super) count: u16,
     /// Events that survive: `fsync` keeps all; `interval` all at the end of the process, and all
@@ -159,35 +157,6 @@ pub struct WindowTable {
         serialize_with = "as_size"
     )]
     pub(super) answers_memory: u64,
-    /// URL of the Redis or Valkey that holds the window: `redis://`, `rediss://` for TLS,
-    /// `redis+cluster://` for a cluster; a password is percent-encoded. The keys from `capacity` to
-    /// `answers_memory` are mistakes beside it, except `count = 1`.
-    pub(super) backend: Option<Secret>,
-    /// File that holds the URL alone. A relative path starts at the directory of the configuration
-    /// file.
-    pub(super) backend_file: Option<PathBuf>,
-    /// PEM file of the only trusted CA certificates for `rediss://`; unset = those of the system. A
-    /// relative path starts at the directory of the configuration file.
-    pub(super) backend_ca_file: Option<PathBuf>,
-    /// Limit of time for a connection to the `backend`.
-    #[serde(
-        default = "default_connect_timeout",
-        deserialize_with = "time::<_, _, { 10 * MILLISECOND }, MINUTE>",
-        serialize_with = "as_time"
-    )]
-    pub(super) backend_connect_timeout: Duration,
-    /// Limit of time for an answer of the `backend`, from the send. Requests wait at most ten times
-    /// as long before they are sent.
-    #[serde(
-        default = "default_backend_timeout",
-        deserialize_with = "time::<_, _, { 10 * MILLISECOND }, MINUTE>",
-        serialize_with = "as_time"
-    )]
-    pub(super) backend_timeout: Duration,
-    /// First part of the keys in Redis: 1 to 64 of `a-z 0-9 _ -`. Deployments that share a server
-    /// need different ones.
-    #[serde(default = "default_namespace")]
-    pub(super) namespace: String,
     /// Click callbacks of ad platforms; see `[window.callback]`. Unset = none.
     pub(super) callback: Option<CallbackConfig>,
 }
@@ -245,18 +214,6 @@ const fn default_answers_time() -> Duration {
 
 const fn default_answers_memory() -> u64 {
     256 << 20
-}
-
-const fn default_connect_timeout() -> Duration {
-    Duration::from_millis(250)
-}
-
-const fn default_backend_timeout() -> Duration {
-    Duration::from_millis(500)
-}
-
-fn default_namespace() -> String {
-    "rtad".to_owned()
 }
 
 /// The calendar of a day in UTC, until `time_zone` is known.

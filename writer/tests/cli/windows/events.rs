@@ -242,7 +242,7 @@ fn each_of_millions_of_events_is_new_once() {
             distinct_of(events)
         ),
     );
-    let distinct = race(&[&serve], 64, events);
+    let distinct = race(&serve, 64, events);
     let counted = |result| {
         let name = format!("rtad_window_events_total{{window=\"w\",result=\"{result}\"}}");
         metric(&serve.metrics(), &name) as u64
