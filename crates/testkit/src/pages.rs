@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+/// Forms of ids that only the tests need.
+const MORE_ID_FORMS: &str = include_str!("id_forms.md");
+
 /// The TOML under a heading of the examples of mapped platforms, and the path of a config beside
 /// the files that it names. Secrets are `replace-me`.
 pub fn platform_example(heading: &str) -> String {
@@ -60,19 +63,18 @@ impl IdForm {
     }
 }
 
-/// The table of forms of ids in `docs/reference/inputs.md`; a blank text is so as all these kinds.
+/// The table of forms of ids in `docs/reference/inputs.md`, and further rows. A blank text is so as
+/// all these kinds.
 pub fn id_forms(all: &[&str]) -> Vec<IdForm> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/inputs.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let heading = "| text | id | lookalike | unusable |\n|---|---|---|---|\n";
-    let (_, table) = page.split_once(heading).unwrap();
 
     let kinds_of = |cell: &str| -> Vec<String> {
         let kinds = cell.split(", ").filter(|kind| !kind.is_empty());
         kinds.map(str::to_owned).collect()
     };
     let mut forms = Vec::new();
-    for row in table.lines().take_while(|line| line.starts_with('|')) {
+    for row in id_form_rows(&page).chain(id_form_rows(MORE_ID_FORMS)) {
         let row = row.replace("\\|", "\0");
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
         let [text, id, lookalike, unusable] = cells[..] else {
@@ -91,6 +93,13 @@ pub fn id_forms(all: &[&str]) -> Vec<IdForm> {
             blank,
         });
     }
-    assert!(forms.len() > 20, "the table has more rows");
+    assert!(forms.len() > 40, "the tables have more rows");
     forms
+}
+
+/// The rows of a table of forms of ids.
+fn id_form_rows(page: &str) -> impl Iterator<Item = &str> {
+    let heading = "| text | id | lookalike | unusable |\n|---|---|---|---|\n";
+    let (_, table) = page.split_once(heading).unwrap();
+    table.lines().take_while(|line| line.starts_with('|'))
 }
