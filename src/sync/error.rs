@@ -133,14 +133,6 @@ impl SyncError {
         matches!(self, Self::Store(_) | Self::Late { .. }) && self.cause() == "store"
     }
 
-    /// The `Retry-After` of the store.
-    pub fn retry_after(&self) -> Option<std::time::Duration> {
-        match self {
-            Self::Store(error) => error.retry_after(),
-            _ => None,
-        }
-    }
-
     /// Whether an early retry would fail again: the snapshot is refused, or does not fit this pod.
     pub const fn is_refusal(&self) -> bool {
         match self {

@@ -1,5 +1,4 @@
-//! Poll pacing: jitter, shorter intervals for audiences of windows, exponential backoff, and the
-//! store's `Retry-After`.
+//! Poll pacing: jitter, shorter intervals for audiences of windows, exponential backoff.
 
 use std::time::Duration;
 
@@ -12,8 +11,6 @@ const MAX_BACKOFF: u32 = 6;
 /// `LEAST_WINDOW_INTERVAL`.
 const WINDOW_POLLS: u32 = 4;
 const LEAST_WINDOW_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest `Retry-After` that is honored.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// Longest delay of the first chunk: this, or a tenth of the poll interval.
 const MAX_SPREAD: Duration = Duration::from_secs(1);
 const SPREAD_PARTS: u32 = 10;
@@ -23,7 +20,6 @@ const SPREAD_PARTS: u32 = 10;
 pub(super) struct Pace {
     /// In poll intervals.
     backoff: Backoff,
-    retry_after: Option<Duration>,
     /// Whether the served audience follows a window, and changes at any second.
     is_from_window: bool,
 }
@@ -32,7 +28,6 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             backoff: Backoff::new(MAX_BACKOFF),
-            retry_after: None,
             is_from_window: false,
         }
     }
@@ -42,13 +37,11 @@ impl Pace {
     /// Records a poll without a failure of the store.
     pub(super) const fn record_success(&mut self) {
         self.backoff.reset();
-        self.retry_after = None;
     }
 
-    /// Records a failure of the store, with its `Retry-After`.
-    pub(super) fn record_failure(&mut self, retry_after: Option<Duration>) {
+    /// Records a failure of the store.
+    pub(super) fn record_failure(&mut self) {
         self.backoff.fail();
-        self.retry_after = retry_after.map(|wanted| wanted.min(MAX_RETRY_AFTER));
     }
 
     /// Records whether the audience that is served now follows a window.
@@ -69,13 +62,11 @@ impl Pace {
         // One interval also after the first failure: most are transient.
         let intervals = self.backoff.units().max(1);
         let backed_off = poll_interval * intervals;
-        let delay = if intervals == 1 {
+        if intervals == 1 {
             jittered(backed_off, 0.9, 1.1)
         } else {
             jittered(backed_off, 0.75, 1.25)
-        };
-        // Jitter on `Retry-After` too, or all pods would return at once.
-        delay.max(jittered(self.retry_after.unwrap_or_default(), 1.0, 1.1))
+        }
     }
 }
 
@@ -123,10 +114,10 @@ mod tests {
             (45.0, 75.0),
             (45.0, 75.0),
         ] {
-            pace.record_failure(None);
+            pace.record_failure();
             assert_between(&pace, least, most);
         }
-        (0..1000).for_each(|_| pace.record_failure(None));
+        (0..1000).for_each(|_| pace.record_failure());
         assert_between(&pace, 45.0, 75.0);
         pace.record_success();
         assert_between(&pace, 9.0, 11.0);
@@ -145,25 +136,13 @@ mod tests {
             pace.delay(SECOND / 10) <= SECOND * 11 / 100,
             "no slower than configured"
         );
-        pace.record_failure(None);
+        pace.record_failure();
         assert_between(&pace, 9.0, 11.0);
         pace.record_success();
         assert_between(&pace, 2.25, 2.75);
         // A build took the audience over.
         pace.record_source(false);
         assert_between(&pace, 9.0, 11.0);
-    }
-
-    #[test]
-    fn retry_after_is_honored_up_to_its_limit() {
-        for (seconds, least, most) in [(1, 9.0, 11.0), (60, 60.0, 66.0), (1_000_000, 300.0, 330.0)]
-        {
-            let mut pace = Pace::default();
-            pace.record_failure(Some(SECOND * seconds));
-            assert_between(&pace, least, most);
-            pace.record_success();
-            assert_between(&pace, 9.0, 11.0);
-        }
     }
 
     #[test]

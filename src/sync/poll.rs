@@ -77,7 +77,7 @@ impl Syncer {
         };
         self.record(name, &result, begun.elapsed());
         match &result {
-            Err(error) if error.is_outage() => progress.pace.record_failure(error.retry_after()),
+            Err(error) if error.is_outage() => progress.pace.record_failure(),
             _ => progress.pace.record_success(),
         }
         let snapshot = match result {

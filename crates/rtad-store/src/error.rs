@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use object_store::path::Path;
 
-use super::client::{self, Busy};
 use super::layout::MAX_TOMBSTONES;
 use super::trust::SignatureError;
 use super::url::UrlError;
@@ -300,11 +299,6 @@ impl StoreError {
                     ..
                 }
             )
-    }
-
-    /// The `Retry-After` of the store's 429 or 503.
-    pub fn retry_after(&self) -> Option<Duration> {
-        client::find(self).map(|busy: &Busy| busy.after)
     }
 
     pub(crate) fn conflict(

@@ -7,7 +7,7 @@
 //! * A chunk or a delta is read in ranges (`download`); after a failure the read continues from the
 //!   byte where it stopped. The number of resumes is bounded per object.
 //!
-//! Later retries are up to the caller; [`crate::StoreError::retry_after`] may give the time.
+//! Later retries are up to the caller.
 //!
 //! | file | job |
 //! |---|---|

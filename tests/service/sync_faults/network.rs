@@ -219,50 +219,6 @@ fn pod_survives_reads_that_stall() {
 }
 
 #[test]
-fn retry_after_is_honored() {
-    leaves_alone("Retry-After: 3600\r\n");
-    leaves_alone(
-        "Date: Sat, 01 Jan 2000 00:00:00 GMT\r\nRetry-After: Sat, 01 Jan 2000 01:00:00 GMT\r\n",
-    );
-}
-
-#[track_caller]
-fn leaves_alone(fields: &'static str) {
-    let mut network = Network::small();
-    let served = network.server.generation(AUDIENCE);
-    network
-        .unruly
-        .misbehave(Fault::Status("503 Service Unavailable", fields), "records/");
-    network
-        .depot
-        .publish(AUDIENCE, &network.sets[1], &network.spec);
-    wait_until("it is busy", || {
-        network.server.sync_count(AUDIENCE, "store") == 1
-    });
-    let (_, error) = network.server.last_sync(AUDIENCE);
-    assert!(
-        error.contains("answered 503 with Retry-After: 3600 s"),
-        "{error}"
-    );
-    network.assert_serves(served, "busy");
-    // A manual poll sends one request, at once.
-    let requests = network.unruly.requests("records/");
-    network.server.poll();
-    assert_eq!(network.unruly.requests("records/"), requests + 1);
-    network.unruly.behave();
-    network.server.poll();
-    network.assert_serves(served + 1, "no longer busy");
-
-    // A delay of up to two seconds is awaited.
-    network.survives(
-        Fault::Status("503 Service Unavailable", "Retry-After: 0\r\n"),
-        "",
-        "store",
-        "503",
-    );
-}
-
-#[test]
 fn file_changed_during_read_is_rejected() {
     let mut network = Network::large();
     let words = "chunk was replaced while it was read";

@@ -23,7 +23,7 @@ use object_store::{GetOptions, GetRange, GetResultPayload, ObjectMeta};
 use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use super::stall::StallTimer;
-use crate::client::{self, Busy, RangeIgnored};
+use crate::client::{self, RangeIgnored};
 use crate::error::StoreError;
 use rtad_core::backoff::Backoff;
 use rtad_core::snapshot::ChunkError;
@@ -220,10 +220,8 @@ impl RangeReader {
             let (found, expected) = (body.offset, body.end);
             return Err(ReadFailure::transient(self.wrong_length(found, expected)));
         };
-        let bytes = next.map_err(|error| ReadFailure {
-            // The caller handles `Retry-After`.
-            is_transient: client::find::<Busy>(&error).is_none(),
-            error: StoreError::backend("read", &self.path, error),
+        let bytes = next.map_err(|error| {
+            ReadFailure::transient(StoreError::backend("read", &self.path, error))
         })?;
         self.stall.progress(bytes.len());
         // A body of a server without ranges starts at byte 0: skip the bytes already read.
