@@ -174,7 +174,6 @@ mod tests {
         let errors = [
             SyncError::Store(StoreError::Stalled {
                 path: String::new(),
-                bytes: 0,
                 timeout: std::time::Duration::ZERO,
             }),
             SyncError::Late {

@@ -1,7 +1,5 @@
 //! HTTP client below [`object_store`]: handles response headers and bodies that it would hide.
 //!
-//! * A 200 to a range request becomes [`RangeIgnored`], so that the caller can request the whole
-//!   object.
 //! * A page that is no list, or lacks its continuation, is an error (`client/listing.rs`). So is a
 //!   405, which object_store would report as a missing object.
 //! * Error bodies are cut to a short excerpt (`client/excerpt.rs`): object_store would read all of
@@ -23,11 +21,6 @@ const MAX_ERROR_BYTES: usize = 1024;
 /// Time for reading an error's body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The answer to a range request was the whole object.
-#[derive(Debug, thiserror::Error)]
-#[error("the server does not support ranges")]
-pub struct RangeIgnored;
-
 /// The server does not support a method, such as HEAD.
 #[derive(Debug, thiserror::Error)]
 #[error("the server refuses {method} with 405; it must support GET and HEAD")]
@@ -43,16 +36,11 @@ pub struct InspectingClient(pub reqwest::Client);
 impl HttpService for InspectingClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let reads = request.method().is_safe();
-        let wants_range =
-            reads && request.method() == "GET" && request.headers().contains_key("range");
         let list = listing::is_list(&request)
             .then(|| request.uri().query().unwrap_or_default().to_owned());
         let method = request.method().to_string();
         let response = HttpService::call(&self.0, request).await?;
         let status = response.status();
-        if wants_range && status.as_u16() == 200 {
-            return Err(HttpError::new(HttpErrorKind::Unknown, RangeIgnored));
-        }
         if reads && status.as_u16() == 405 {
             return Err(HttpError::new(
                 HttpErrorKind::Unknown,
@@ -94,18 +82,4 @@ async fn read_beginning(body: HttpResponseBody) -> String {
     };
     let _ = tokio::time::timeout(ERROR_BODY_TIMEOUT, read).await;
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The first error of type `E` in an error's chain.
-pub fn find<'e, E: std::error::Error + 'static>(
-    error: &'e (dyn std::error::Error + 'static),
-) -> Option<&'e E> {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if let Some(found) = cause.downcast_ref() {
-            return Some(found);
-        }
-        next = cause.source();
-    }
-    None
 }

@@ -226,12 +226,10 @@ pub enum StoreError {
         path: String,
     },
     /// A read made too little progress.
-    #[error("{path}: read stalled: less than {bytes} bytes in {} s", timeout.as_secs_f32())]
+    #[error("{path}: read stalled: expected 1 MiB or the end in {} s", timeout.as_secs_f32())]
     Stalled {
         /// Its path in the store.
         path: String,
-        /// The least progress.
-        bytes: u64,
         /// The time-out.
         timeout: Duration,
     },

@@ -19,11 +19,11 @@
 //! | `blocking` | work off the runtime's threads | |
 //! | `url` | URLs of stores and objects | |
 //! | `trust` | public keys, and checking signatures | `layout` |
-//! | `client` | the HTTP client under object_store: `Retry-After`, ranges, error bodies | |
-//! | `error` | [`StoreError`] | `layout`, `url`, `trust`, `client` |
+//! | `client` | the HTTP client under object_store: lists, error bodies | |
+//! | `error` | [`StoreError`] | `layout`, `url`, `trust` |
 //! | `remote` | clients of buckets and HTTP servers | `url`, `client` |
 //! | `backend` | a directory or a client, its capabilities, and put-if-absent | `url`, `error`, `remote` |
-//! | `download` | resuming reads of one object | `client`, `error` |
+//! | `download` | resuming reads of one object | `blocking`, `error` |
 //! | [`object`] | remote objects that are not part of a store | `url`, `error`, `remote`, `download` |
 //! | [`folder`] | whole files that are not part of a store | `url`, `error`, `backend` |
 //! | `records`, `read` | for pods and loaders: records, manifests, chunks, deltas | all above but `object` and `folder` |

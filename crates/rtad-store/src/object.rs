@@ -1,7 +1,6 @@
 //! Remote objects by URL or below a prefix, such as dumps: read whole or by ranges.
 //!
-//! Clients, credentials, redirects, stall detection and resuming are those of the store. An object
-//! may have a hundred gigabytes, so resumes are bounded per block and requests are larger.
+//! Clients, credentials, redirects, stall detection and resuming are those of the store.
 
 mod prefix;
 
@@ -11,19 +10,16 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _};
 
-use crate::download::{RangeReader, STALL_TIMEOUT, StallTimer};
+use crate::download::{ResumingReader, STALL_TIMEOUT, within};
 use crate::error::StoreError;
 use crate::remote;
 use crate::url::{Location, UrlError, redacted};
 
 pub use prefix::{ListedObject, Prefix};
 
-/// Size of a request: each costs a round trip, and its answer is streamed.
-const REQUEST_BYTES: u64 = 64 << 20;
-
 /// An object that is being read, in order or range by range. Not for concurrent use.
 pub struct Object {
-    reader: RangeReader,
+    reader: ResumingReader,
     version: Option<String>,
 }
 
@@ -68,14 +64,11 @@ impl Object {
             }
             (Location::Directory(_), _) => unreachable!("locate refuses directories"),
         };
-        let found = StallTimer::new(STALL_TIMEOUT)
-            .wait(&path, objects.head(&path))
-            .await?;
+        let found = within(STALL_TIMEOUT, &path, objects.head(&path)).await?;
         let found = found.map_err(|source| StoreError::backend("look up", &path, source))?;
-        let reader = RangeReader::new(objects, path, found.size, STALL_TIMEOUT);
         Ok(Self {
-            reader: reader.with_request_bytes(REQUEST_BYTES),
             version: version_of(&found),
+            reader: ResumingReader::new(objects, path, found.size, STALL_TIMEOUT),
         })
     }
 
@@ -93,9 +86,8 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// A store error, after the last resume.
+    /// A store error, after the last retry.
     pub async fn next(&mut self) -> Result<Bytes, StoreError> {
-        self.reader.reset_resumes();
         Ok(self.reader.next_block().await?.unwrap_or_default())
     }
 

@@ -4,8 +4,8 @@
 //!
 //! * With public keys, a record's signature is verified before it is parsed. All other files are
 //!   named by it, or by each other, by SHA-256.
-//! * A chunk or a delta is read in ranges (`download`); after a failure the read continues from the
-//!   byte where it stopped. The number of resumes is bounded per object.
+//! * A chunk or a delta is read with one request (`download`); after a failure the read continues
+//!   from the byte where it stopped.
 //!
 //! Later retries are up to the caller.
 //!

@@ -48,9 +48,7 @@ pub enum Fault {
     Trickle,
     /// Answers range requests with 200 and the whole body.
     RangeIgnored,
-    /// [`Fault::RangeIgnored`], and every other request without a range gets [`Fault::Short`].
-    RangeIgnoredShortOnce,
-    /// The file changes after its first range was read.
+    /// The file changes after the first half of it was sent, and the connection breaks.
     Replaced,
     /// [`Fault::Replaced`] on a server that ignores `If-Match`.
     ReplacedUnnoticed,
@@ -333,7 +331,7 @@ fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io:
 
 /// Logs a request and returns the fault that applies to it.
 fn take_fault(state: &mut State, request: &Request, status: &str) -> Option<Fault> {
-    use Fault::{Hiccup, RangeIgnored, RangeIgnoredShortOnce, Reset, Short, ShortOnce, StallOnce};
+    use Fault::{Hiccup, RangeIgnored, Reset, Short, ShortOnce, StallOnce};
     if request.method == "GET" {
         state
             .gets
@@ -341,10 +339,7 @@ fn take_fault(state: &mut State, request: &Request, status: &str) -> Option<Faul
     }
     // Faults of the body do not apply to HEAD.
     let is_body_fault = |fault: &Fault| {
-        let once = matches!(
-            fault,
-            Hiccup | ShortOnce | StallOnce | RangeIgnoredShortOnce
-        );
+        let once = matches!(fault, Hiccup | ShortOnce | StallOnce);
         once || matches!(fault, Reset | Short | RangeIgnored)
     };
     let fault = state.fault_on(&request.path);
@@ -359,8 +354,6 @@ fn take_fault(state: &mut State, request: &Request, status: &str) -> Option<Faul
         Some(Hiccup) => state.alternate(Reset),
         Some(ShortOnce) => state.alternate(Short),
         Some(StallOnce) => state.alternate(StallOnce),
-        Some(RangeIgnoredShortOnce) if request.range.is_some() => Some(RangeIgnored),
-        Some(RangeIgnoredShortOnce) => state.alternate(Short),
         fault => fault,
     }
 }
@@ -419,9 +412,7 @@ fn misbehave(
             std::thread::sleep(Duration::from_secs(120));
             Ok(false)
         }
-        Fault::Hiccup | Fault::ShortOnce | Fault::RangeIgnoredShortOnce => {
-            unreachable!("resolved by `take_fault`")
-        }
+        Fault::Hiccup | Fault::ShortOnce => unreachable!("resolved by `take_fault`"),
         Fault::EndlessChunked => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
             endless(stream, b"10\r\n0123456789abcdef\r\n")
@@ -464,9 +455,9 @@ fn misbehave(
             let range = request.range.as_deref();
             let is_first = range.is_none_or(|range| range.starts_with("bytes=0-"));
             if is_first {
-                stream.write_all(head.as_bytes())?;
-                stream.write_all(body)?;
-            } else if request.if_match.is_some() && matches!(fault, Fault::Replaced) {
+                return misbehave(stream, Fault::Short, request, site, (head, body));
+            }
+            if request.if_match.is_some() && matches!(fault, Fault::Replaced) {
                 stream
                     .write_all(b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n")?;
             } else {

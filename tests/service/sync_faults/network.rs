@@ -12,7 +12,7 @@ use super::*;
 const OFTEN: Duration = Duration::from_millis(100);
 /// Time without progress after which a read fails.
 const STALLS: Duration = Duration::from_secs(1);
-/// Shards of one key take a block each: more than 2 MiB in one chunk, read as three ranges or more.
+/// Shards of one key take a block each: more than 2 MiB in one chunk.
 const MANY: usize = 100_000;
 
 /// A pod over a store with injected faults.

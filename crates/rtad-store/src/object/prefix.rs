@@ -6,8 +6,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::{Object, REQUEST_BYTES};
-use crate::download::{RangeReader, STALL_TIMEOUT};
+use super::Object;
+use crate::download::{ResumingReader, STALL_TIMEOUT};
 use crate::error::StoreError;
 use crate::remote;
 use crate::url::{Location, UrlError, redacted};
@@ -158,13 +158,9 @@ impl ListedObject {
     /// Opens the object that was listed. Sends no request.
     pub fn open(&self) -> Object {
         let (objects, path) = (Arc::clone(&self.objects), self.meta.location.clone());
-        let reader = RangeReader::new(objects, path, self.meta.size, STALL_TIMEOUT);
-        let reader = match &self.meta.e_tag {
-            Some(tag) => reader.with_listed_tag(tag),
-            None => reader,
-        };
+        let reader = ResumingReader::new(objects, path, self.meta.size, STALL_TIMEOUT);
         Object {
-            reader: reader.with_request_bytes(REQUEST_BYTES),
+            reader: reader.with_listed_tag(self.meta.e_tag.as_deref()),
             version: self.version(),
         }
     }

@@ -6,7 +6,7 @@ use object_store::ObjectStoreExt;
 
 use super::store::Store;
 use crate::blocking::blocking;
-use crate::download::RangeReader;
+use crate::download::ResumingReader;
 use crate::error::StoreError;
 use crate::layout::chunk_path;
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, Manifest};
@@ -86,7 +86,7 @@ impl Store {
             source,
         };
         let mut file =
-            RangeReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
+            ResumingReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
         let mut work = (reader, sink);
         while let Some(block) = file.next_block().await? {
             work = blocking(move || {

@@ -6,7 +6,7 @@ use object_store::ObjectStoreExt as _;
 
 use super::store::Store;
 use crate::blocking::blocking;
-use crate::download::RangeReader;
+use crate::download::ResumingReader;
 use crate::error::StoreError;
 use crate::layout::delta_path;
 use rtad_core::snapshot::{AudienceName, Current, Delta, DeltaEntry, Overlay};
@@ -37,7 +37,7 @@ impl Store {
     ) -> Result<(Delta, Vec<u8>), StoreError> {
         let path = delta_path(audience, entry);
         let objects = self.objects(&path).await?;
-        let mut reader = RangeReader::new(
+        let mut reader = ResumingReader::new(
             objects,
             path.clone(),
             entry.size_bytes(),

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 
-use crate::download::StallTimer;
+use crate::download::within;
 use crate::error::StoreError;
 use rtad_core::snapshot::ManifestError;
 
@@ -18,26 +18,26 @@ pub async fn read_small(
     what: &'static str,
     stall_timeout: Duration,
 ) -> Result<Vec<u8>, StoreError> {
-    let failed = |source| StoreError::backend("read", path, source);
-    let mut stall = StallTimer::new(stall_timeout);
-    let object = stall.wait(path, objects.get(path)).await?.map_err(failed)?;
-    let mut bytes = Vec::new();
-    let mut body = object.into_stream();
-    while let Some(part) = stall.wait(path, body.next()).await? {
-        let part = part.map_err(failed)?;
-        stall.progress(part.len());
-        bytes.extend_from_slice(&part);
-        if bytes.len() as u64 > limit {
-            let source = ManifestError::TooLarge {
-                what,
-                found: bytes.len() as u64,
-                limit,
-            };
-            return Err(StoreError::Manifest {
-                path: path.to_string(),
-                source,
-            });
+    let read = async {
+        let mut body = objects.get(path).await?.into_stream();
+        let mut bytes = Vec::new();
+        while bytes.len() as u64 <= limit
+            && let Some(part) = body.next().await
+        {
+            bytes.extend_from_slice(&part?);
         }
+        Ok(bytes)
+    };
+    let bytes = within(stall_timeout, path, read).await?;
+    let bytes = bytes.map_err(|source| StoreError::backend("read", path, source))?;
+
+    let found = bytes.len() as u64;
+    if found > limit {
+        let source = ManifestError::TooLarge { what, found, limit };
+        return Err(StoreError::Manifest {
+            path: path.to_string(),
+            source,
+        });
     }
     Ok(bytes)
 }

@@ -189,7 +189,7 @@ async fn large_chunk_is_read_in_blocks_in_every_store() {
     members.sort_unstable();
     let chunk = BuiltChunk::build(&spec, &members);
     let (path, whole) = (chunk_path(&audience(), &chunk.entry), chunk.bytes.clone());
-    assert!(whole.len() as u64 > 2 * BLOCK_BYTES);
+    assert!(whole.len() > 2 * BLOCK_BYTES);
     for fixture in StoreFixture::all() {
         let base = fixture.writer.base(&audience()).await.unwrap();
         let publication = fixture.writer.publish(base).await.unwrap();
@@ -203,12 +203,7 @@ async fn large_chunk_is_read_in_blocks_in_every_store() {
         publication.commit(manifest).await.unwrap();
         fixture.assert_serves(1, &members).await;
 
-        for len in [
-            1,
-            BLOCK_BYTES as usize,
-            2 * BLOCK_BYTES as usize,
-            whole.len() - 1,
-        ] {
+        for len in [1, BLOCK_BYTES, 2 * BLOCK_BYTES, whole.len() - 1] {
             fixture.write(path.as_ref(), whole[..len].to_vec()).await;
             let error = fixture.read().await.unwrap_err();
             assert_eq!(

@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use super::folder::{prepare_folder, sweep_staged};
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
-use crate::download::RangeReader;
+use crate::download::ResumingReader;
 use crate::error::StoreError;
 use crate::layout::{
     checkpoint_epoch, record_path, records_path, window_checkpoint_path, window_checkpoints_path,
@@ -36,8 +36,6 @@ const PART_BYTES: usize = 16 << 20;
 /// Time that records and half-written checkpoints stay. An owner that was stopped in the middle of
 /// a claim fails as long as the record of its number is there.
 const RECORD_AGE: Duration = Duration::from_secs(24 * 3600);
-/// Size of a download's requests.
-const REQUEST_BYTES: u64 = 64 << 20;
 
 /// Owner and last checkpoint of a window in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -352,15 +350,13 @@ impl WindowFolder {
         let path = window_checkpoint_path(&self.window, &checkpoint.name());
         let objects = self.store.store().objects(&path).await?;
         let stall = self.store.store().stall_timeout();
-        let reader = RangeReader::new(objects, path.clone(), checkpoint.size_bytes, stall);
-        let mut reader = reader.with_request_bytes(REQUEST_BYTES);
+        let mut reader = ResumingReader::new(objects, path.clone(), checkpoint.size_bytes, stall);
         let mut hasher = Sha256::new();
         let local = |source| StoreError::Local {
             action: "write",
             source,
         };
         while let Some(block) = reader.next_block().await? {
-            reader.reset_resumes();
             let written = blocking(move || {
                 hasher.update(&block);
                 to.write_all(&block).map(|()| (to, hasher))
