@@ -6,7 +6,7 @@
 //!
 //! The HTTP client differs from object_store's default in three ways:
 //!
-//! * redirects are followed only within the configured host;
+//! * redirects are refused: credentials go to no other server;
 //! * the time without a byte is bounded, not the whole body: a slow link may make progress;
 //! * TLS uses `ring`, so that no second TLS stack is linked.
 //!
@@ -37,7 +37,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without a byte of the answer. A write's time covers the whole body of up to 16 MiB, so a
 /// link needs about 0.27 MiB/s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-const MAX_REDIRECTS: usize = 5;
 
 /// A client for a bucket, or for the part below `prefix`.
 pub fn bucket(
@@ -55,7 +54,7 @@ pub fn bucket(
         },
         source: source.into(),
     })?;
-    let connector = SameHost::default();
+    let connector = Connector::default();
     let bucket: Arc<dyn ObjectStore> = match kind {
         BucketKind::S3 => {
             let builder = AmazonS3Builder::from_env().with_bucket_name(name);
@@ -132,7 +131,7 @@ pub fn http(url: &url::Url) -> object_store::Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(
         builder
             .with_client_options(options)
-            .with_http_connector(SameHost::default())
+            .with_http_connector(Connector::default())
             .build()?,
     ))
 }
@@ -150,14 +149,14 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// Creates clients that follow no redirect to another host.
+/// Creates clients that follow no redirect.
 #[derive(Debug, Default)]
-struct SameHost {
+struct Connector {
     /// A name of this machine that its resolver may not know.
     loopback: Option<String>,
 }
 
-impl HttpConnector for SameHost {
+impl HttpConnector for Connector {
     /// Honors two options: plain HTTP, and a shorter connect time-out, which object_store sets for
     /// the clouds' metadata services.
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -183,7 +182,7 @@ impl HttpConnector for SameHost {
                 .https_only(!plain)
                 .connect_timeout(connect_timeout)
                 .read_timeout(IDLE_TIMEOUT)
-                .redirect(redirect::Policy::custom(same_host))
+                .redirect(redirect::Policy::custom(refuse_redirect))
         };
         match client().build() {
             Ok(client) => Ok(HttpClient::new(InspectingClient(client))),
@@ -196,27 +195,16 @@ impl HttpConnector for SameHost {
     }
 }
 
-/// Follows redirects to the same scheme, host and port only: credentials go to no other server.
-fn same_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let previous = attempt.previous();
-    let stays = previous
-        .first()
-        .is_some_and(|first| first.origin() == attempt.url().origin());
-    if previous.len() > MAX_REDIRECTS {
-        attempt.error(RedirectError::TooMany)
-    } else if stays {
-        attempt.follow()
-    } else {
-        let to = attempt.url().origin().ascii_serialization();
-        attempt.error(RedirectError::Elsewhere { to })
-    }
+/// Names the target without its query, which may be a credential.
+fn refuse_redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let mut to = attempt.url().clone();
+    to.set_query(None);
+    attempt.error(Redirected { to })
 }
 
-/// A redirect that is not followed.
+/// A redirect, which is not followed.
 #[derive(Debug, thiserror::Error)]
-enum RedirectError {
-    #[error("redirects to {to}, expected the same scheme, host and port")]
-    Elsewhere { to: String },
-    #[error("redirects more than {MAX_REDIRECTS} times")]
-    TooMany,
+#[error("redirects to {to}, expected no redirect")]
+struct Redirected {
+    to: url::Url,
 }

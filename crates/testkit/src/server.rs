@@ -1,13 +1,12 @@
 //! HTTP file server with injected faults: GET and HEAD, ranges, entity tags, keep-alive. A fault
 //! applies to all paths that contain a word.
 //!
-//! `/moved/…` redirects to the same path without the prefix on this host, `/away/…` on another
-//! host.
+//! `/moved/…` redirects to the same path without the prefix.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -97,40 +96,19 @@ pub struct FileServer {
     state: Arc<Mutex<State>>,
 }
 
-/// The directory, and the host of `/away/`.
-#[derive(Clone)]
-struct Site {
-    root: PathBuf,
-    away: Option<SocketAddr>,
-}
-
 impl FileServer {
     /// Serves `root`.
     pub fn serve(root: &Path) -> Self {
-        Self::start(Site {
-            root: root.to_owned(),
-            away: None,
-        })
-    }
-
-    /// Serves `root`; `/away/…` leads to `away`.
-    pub fn serve_with_redirects(root: &Path, away: SocketAddr) -> Self {
-        Self::start(Site {
-            root: root.to_owned(),
-            away: Some(away),
-        })
-    }
-
-    fn start(site: Site) -> Self {
+        let root = root.to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (site, state) = (site.clone(), Arc::clone(&shared));
+                let (root, state) = (root.clone(), Arc::clone(&shared));
                 // An error of the connection ends its thread only.
-                std::thread::spawn(move || drop(answer_all(&stream, &site, &state)));
+                std::thread::spawn(move || drop(answer_all(&stream, &root, &state)));
             }
         });
         Self { address, state }
@@ -236,24 +214,14 @@ impl Request {
     /// Head and body of the answer without a fault, from the files under `root`. `HEAD` has a body,
     /// too: the caller omits it.
     pub fn answer(&self, root: &Path) -> (String, Vec<u8>) {
-        self.answer_at(&Site {
-            root: root.to_owned(),
-            away: None,
-        })
-    }
-
-    fn answer_at(&self, site: &Site) -> (String, Vec<u8>) {
         let path = self.path.as_str();
         if let Some(rest) = path.strip_prefix("/moved/") {
             return redirect(&format!("/{rest}"));
         }
-        if let (Some(rest), Some(away)) = (path.strip_prefix("/away/"), site.away) {
-            return redirect(&format!("http://{away}/{rest}"));
-        }
         if !matches!(self.method.as_str(), "GET" | "HEAD") {
             return empty("405 Method Not Allowed");
         }
-        let file = site.root.join(path.trim_start_matches('/'));
+        let file = root.join(path.trim_start_matches('/'));
         let (Ok(bytes), Ok(meta)) = (std::fs::read(&file), std::fs::metadata(&file)) else {
             return empty("404 Not Found");
         };
@@ -284,12 +252,12 @@ impl Request {
     }
 }
 
-fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io::Result<()> {
+fn answer_all(stream: &TcpStream, root: &Path, state: &Mutex<State>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream.try_clone()?;
     while let Some(request) = Request::read(&mut reader) {
-        let (mut head, body) = request.answer_at(site);
+        let (mut head, body) = request.answer(root);
         if state.lock().unwrap().hides_tags {
             head = head.replace("ETag: ", "X-No-ETag: ");
         }
@@ -320,7 +288,7 @@ fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io:
                 writer.write_all(body)?;
             }
             Some(fault) => {
-                if !misbehave(&mut writer, fault, &request, site, (&head, &body))? {
+                if !misbehave(&mut writer, fault, &request, root, (&head, &body))? {
                     return Ok(());
                 }
             }
@@ -363,7 +331,7 @@ fn misbehave(
     stream: &mut TcpStream,
     fault: Fault,
     request: &Request,
-    site: &Site,
+    root: &Path,
     (head, body): (&str, &[u8]),
 ) -> std::io::Result<bool> {
     const HTML: &str = "<html><body>It works!</body></html>";
@@ -383,7 +351,7 @@ fn misbehave(
             )?;
             Ok(true)
         }
-        Fault::Html => misbehave(stream, Fault::Body(HTML), request, site, (head, body)),
+        Fault::Html => misbehave(stream, Fault::Body(HTML), request, root, (head, body)),
         Fault::Body(body) => {
             write!(
                 stream,
@@ -446,7 +414,7 @@ fn misbehave(
                 range: None,
                 ..request.clone()
             };
-            let (head, body) = whole.answer_at(site);
+            let (head, body) = whole.answer(root);
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body)?;
             Ok(true)
@@ -455,7 +423,7 @@ fn misbehave(
             let range = request.range.as_deref();
             let is_first = range.is_none_or(|range| range.starts_with("bytes=0-"));
             if is_first {
-                return misbehave(stream, Fault::Short, request, site, (head, body));
+                return misbehave(stream, Fault::Short, request, root, (head, body));
             }
             if request.if_match.is_some() && matches!(fault, Fault::Replaced) {
                 stream

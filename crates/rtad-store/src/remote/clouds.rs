@@ -11,7 +11,7 @@ use object_store::{ClientOptions, HeaderMap, HeaderValue};
 
 use super::environment::{Rule, VariableError, check_value};
 use super::forbid::ForbidOverwrite;
-use super::{SameHost, retries};
+use super::{Connector, retries};
 
 /// The address of names below `localhost`, which few resolvers know (RFC 6761). The port is that
 /// of the URL.
@@ -82,7 +82,7 @@ pub fn bucket(
         .with_access_key_id(&settings.key_id)
         .with_secret_access_key(&settings.key_secret)
         .with_retry(retries())
-        .with_http_connector(SameHost {
+        .with_http_connector(Connector {
             loopback: is_loopback(&host).then_some(host),
         });
     let builder = match &settings.token {
