@@ -35,34 +35,33 @@ pub struct InspectingClient(pub reqwest::Client);
 #[async_trait::async_trait]
 impl HttpService for InspectingClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let reads = request.method().is_safe();
-        let list = listing::is_list(&request)
-            .then(|| request.uri().query().unwrap_or_default().to_owned());
-        let method = request.method().to_string();
+        let method = request.method().clone();
+        let is_list = listing::is_list(&request);
         let response = HttpService::call(&self.0, request).await?;
+
         let status = response.status();
-        if reads && status.as_u16() == 405 {
-            return Err(HttpError::new(
-                HttpErrorKind::Unknown,
-                MethodRefused { method },
-            ));
+        if status.as_u16() == 405 && method.is_safe() {
+            let method = method.to_string();
+            return Err(unknown(MethodRefused { method }));
         }
-        if status.is_client_error() || status.is_server_error() {
-            let (parts, body) = response.into_parts();
-            return Ok(HttpResponse::from_parts(
-                parts,
-                excerpt::of(&read_beginning(body).await).into(),
-            ));
-        }
-        let Some(query) = list.filter(|_| status.is_success()) else {
-            return Ok(response);
-        };
         let (parts, body) = response.into_parts();
+        if status.is_client_error() || status.is_server_error() {
+            let excerpt = excerpt::of(&read_beginning(body).await);
+            return Ok(HttpResponse::from_parts(parts, excerpt.into()));
+        }
+        if !is_list || !status.is_success() {
+            return Ok(HttpResponse::from_parts(parts, body));
+        }
+
         let page = body.bytes().await?;
-        listing::check(&query, &page)
-            .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        listing::check(&page).map_err(unknown)?;
         Ok(HttpResponse::from_parts(parts, page.into()))
     }
+}
+
+/// An error that is not retried.
+fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
 }
 
 /// The first bytes of a body, within a size and a time. An aborted body gives its bytes so far.

@@ -204,7 +204,7 @@ fn answer_that_is_no_list_is_refused() {
         listed
             .fails(5, page)
             .fails(5, "the answer is no list")
-            .fails(5, "found <html>");
+            .fails(5, "found \"<!DOCTYPE html>");
     }
     server.misbehave(Fault::Body(CUT), "list-type");
     let listed = with_credentials(&sandbox, "list --store s3://b", &s3.concat());
