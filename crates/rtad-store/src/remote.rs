@@ -45,20 +45,14 @@ pub fn bucket(
     prefix: &Path,
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     environment::check(kind).map_err(|source| object_store::Error::Generic {
-        store: match kind {
-            BucketKind::S3 => "S3",
-            BucketKind::Google => "Google",
-            BucketKind::Azure => "Azure",
-            BucketKind::Oss => "OSS",
-            BucketKind::Cos => "COS",
-        },
+        store: "environment",
         source: source.into(),
     })?;
     let connector = Connector::default();
     let bucket: Arc<dyn ObjectStore> = match kind {
         BucketKind::S3 => {
             let builder = AmazonS3Builder::from_env().with_bucket_name(name);
-            check_endpoint(&builder)?;
+            check_plain_http(&builder)?;
             Arc::new(
                 builder
                     .with_retry(retries())
@@ -96,7 +90,7 @@ fn variable(name: &str) -> Option<String> {
 
 /// Refuses an endpoint of plain HTTP unless it is allowed: the client's own error comes with the
 /// first request, and names no variable.
-fn check_endpoint(builder: &AmazonS3Builder) -> object_store::Result<()> {
+fn check_plain_http(builder: &AmazonS3Builder) -> object_store::Result<()> {
     let allowed = builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
     // The endpoint of S3 alone precedes the other.
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint]

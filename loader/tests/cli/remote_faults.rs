@@ -126,7 +126,7 @@ fn missing_or_damaged_credentials_are_reported() {
             "s3://bucket",
             "AWS_SESSION_TOKEN",
             "hush\n",
-            "AWS_SESSION_TOKEN: expected printable",
+            "AWS_SESSION_TOKEN: expected no control",
         ),
         (
             "az://container/rtad",

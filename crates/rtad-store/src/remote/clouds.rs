@@ -9,7 +9,7 @@ use std::time::Duration;
 use object_store::aws::AmazonS3Builder;
 use object_store::{ClientOptions, HeaderMap, HeaderValue};
 
-use super::environment::{Rule, VariableError, check_value};
+use super::environment::{VariableError, check_endpoint, check_text};
 use super::forbid::ForbidOverwrite;
 use super::{Connector, retries};
 
@@ -123,7 +123,7 @@ impl Settings {
     ) -> Result<Self, VariableError> {
         let region = variable(cloud.region_variable);
         if let Some(region) = &region {
-            check_value(Rule::Header, cloud.region_variable, region)?;
+            check_text(cloud.region_variable, region)?;
         }
         let endpoint = match (variable(cloud.endpoint_variable), &region) {
             (Some(endpoint), _) if endpoint.contains("://") => endpoint,
@@ -144,7 +144,7 @@ impl Settings {
                 ));
             }
         };
-        check_value(Rule::Endpoint, cloud.endpoint_variable, &endpoint)?;
+        check_endpoint(cloud.endpoint_variable, &endpoint)?;
         let url: url::Url = endpoint.parse().expect("it was checked");
         let host = url.host_str().expect("an http URL has a host").to_owned();
         let refuse = |accepted| {
@@ -205,7 +205,7 @@ fn first(
 ) -> Result<Option<String>, VariableError> {
     for name in names {
         if let Some(value) = variable(name) {
-            check_value(Rule::Header, name, &value)?;
+            check_text(name, &value)?;
             return Ok(Some(value));
         }
     }
@@ -357,8 +357,8 @@ mod tests {
             ),
             (
                 &[region, id, ("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "hush\n")],
-                "ALIBABA_CLOUD_ACCESS_KEY_SECRET: expected printable ASCII characters, found \
-                 another one, such as the newline at the end of a file",
+                "ALIBABA_CLOUD_ACCESS_KEY_SECRET: expected no control character, found one, such \
+                 as the newline at the end of a file",
             ),
             (
                 &[id, ("OSS_ENDPOINT", "http://oss-cn-hangzhou.aliyuncs.com")],
