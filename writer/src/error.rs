@@ -41,8 +41,6 @@ pub enum ApiError {
     NoValues,
     /// The audience follows a window.
     Owned,
-    /// An event of the request found no room in the window.
-    WindowFull,
     /// The window's log cannot be written, or its owner has no lease, or another owner has claimed
     /// the window.
     NotDurable,
@@ -169,13 +167,6 @@ impl ApiError {
                 "Audience follows a window",
                 "nothing was changed; the audience follows a window: send events to the window, \
                  or forget them there; tombstones are accepted",
-            ),
-            Self::WindowFull => Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "window_full",
-                "Window full",
-                "an event found no room in the window, and no event of the request was counted: \
-                 move to a larger window under another name",
             ),
             Self::NotDurable => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -48,32 +48,22 @@ fn key(n: u64) -> Key {
 /// Events between two readings of the clock, which costs as much as several events.
 const TIMED: u64 = 1 << 16;
 
-/// Observes `keys` in batches, those of a batch without room one by one; returns CPU seconds and
-/// the numbers of new and of events without room.
-fn run(window: &mut Window, keys: std::ops::Range<u64>, batch: usize) -> (f64, u64, u64) {
-    let (mut seconds, mut new, mut full) = (0.0, 0, 0);
+/// Observes `keys` in batches; returns CPU seconds and the number of new events.
+fn run(window: &mut Window, keys: std::ops::Range<u64>, batch: usize) -> (f64, u64) {
+    let (mut seconds, mut new) = (0.0, 0);
     let mut timed = Vec::with_capacity(TIMED as usize);
     for start in keys.clone().step_by(TIMED as usize) {
         timed.clear();
         timed.extend((start..keys.end.min(start + TIMED)).map(key));
         let begun = cpu_seconds();
         for batch in timed.chunks(batch) {
-            let seen = match window.observe(batch) {
-                Some(seen) => seen,
-                None => batch
-                    .iter()
-                    .flat_map(|key| window.observe(&[*key]))
-                    .flatten()
-                    .collect(),
-            };
-            full += (batch.len() - seen.len()) as u64;
-            for seen in seen {
+            for seen in window.observe(batch) {
                 new += u64::from(seen == Seen::New);
             }
         }
         seconds += cpu_seconds() - begun;
     }
-    (seconds, new, full)
+    (seconds, new)
 }
 
 #[expect(clippy::print_stdout, reason = "the report")]
@@ -99,21 +89,23 @@ fn main() {
     let per_tick = keys / LIFETIME;
     let mut tick = 0;
     let mut advance = |window: &mut Window, batch: usize, ticks: u64| {
-        let (mut seconds, mut new, mut full) = (0.0, 0, 0);
+        let (mut seconds, mut new) = (0.0, 0);
         for _ in 0..ticks {
             let first = tick * per_tick;
             window.set_tick(tick);
             let measured = run(window, first..first + per_tick, batch);
-            (seconds, new, full) = (seconds + measured.0, new + measured.1, full + measured.2);
+            (seconds, new) = (seconds + measured.0, new + measured.1);
             tick += 1;
         }
-        (seconds, new, full)
+        (seconds, new)
     };
     advance(&mut window, 1000, LIFETIME * 2);
     println!("| batch | M events/s per core | ns per event | new | full |");
     println!("|---|---|---|---|---|");
     for batch in [1000, 64, 1] {
-        let (seconds, new, full) = advance(&mut window, batch, LIFETIME * lifetimes);
+        let full_before = window.stats().full;
+        let (seconds, new) = advance(&mut window, batch, LIFETIME * lifetimes);
+        let full = window.stats().full - full_before;
         let events = (per_tick * LIFETIME * lifetimes) as f64;
         println!(
             "| {batch} | {:.2} | {:.0} | {new} | {full} |",
@@ -124,7 +116,7 @@ fn main() {
     let last = tick * per_tick;
     let live = last - per_tick * (LIFETIME / 2)..last;
     let events = (live.end - live.start) as f64;
-    let (seconds, new, _) = run(&mut window, live, 1000);
+    let (seconds, new) = run(&mut window, live, 1000);
     println!(
         "duplicates in batches of 1000: {:.2} M/s; {new} of {events} taken for new",
         events / seconds / 1e6

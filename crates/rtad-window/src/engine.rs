@@ -290,9 +290,7 @@ impl Engine {
             has_changed,
             ..
         } = &mut self.buffers;
-        let Some(seen) = self.window.observe_with(keys, changes) else {
-            return Err(Failure::NoRoom);
-        };
+        let seen = self.window.observe_with(keys, changes);
 
         if !changes.is_empty() {
             group.add_changes(self.window.tick(), changes, self.window.lanes(), false);

@@ -28,9 +28,6 @@ pub enum Failure {
     /// The request key belongs to another request.
     #[error("the request key was used for another request")]
     RequestKeyReused,
-    /// An event finds no room.
-    #[error("the window is full")]
-    NoRoom,
     /// Entries of the time of the events have expired.
     #[error("the events are too old for the window")]
     Late,

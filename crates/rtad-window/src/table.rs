@@ -306,17 +306,6 @@ impl RegionMut<'_> {
         }
     }
 
-    /// Takes back the last event, which stored `change`.
-    pub fn undo(&mut self, change: &Change) {
-        let at = self.lane_of(change.slot);
-        let count = self.count(at);
-        if count > 1 {
-            self.set_count(at, count - 1);
-        } else {
-            self.write(at, [0; LANES]);
-        }
-    }
-
     /// Count of a key; 0 if it has no live entry.
     pub fn count_of(&self, position: &Position, key: &Key) -> u16 {
         self.find(position, key).map_or(0, |at| self.count(at))

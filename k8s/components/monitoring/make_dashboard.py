@@ -512,7 +512,7 @@ def counted(board):
         "Events by result",
         PER_SECOND,
         [(f"sum by ({window}, result) ({events})", "{{window}}: {{result}}")],
-        "`full` and `failed` events are not recorded.",
+        "`full` (also counted as `new`) and `failed` events are not recorded.",
     )
     duplicates = share(
         rate("rtad_window_events_total", 'result="duplicate"'),

@@ -249,7 +249,7 @@ mod tests {
         /// Whether an event is the first one of its device.
         fn is_new(&mut self) -> bool {
             self.read();
-            self.window.observe(&[[7; 16]]) == Some(vec![Seen::New])
+            self.window.observe(&[[7; 16]]) == [Seen::New]
         }
 
         fn tick_of(&self, event: Duration) -> u64 {

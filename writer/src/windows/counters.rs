@@ -16,6 +16,7 @@ use super::config::WindowConfig;
 pub struct Results {
     pub(in super::super) new: u64,
     pub(in super::super) duplicate: u64,
+    /// Those of the new events that found no room.
     pub(in super::super) full: u64,
     pub(in super::super) unusable: u64,
     /// Of a time whose entries have expired.
@@ -41,7 +42,7 @@ impl Results {
 pub struct EventCounters {
     new: Counter,
     duplicate: Counter,
-    full: Counter,
+    pub(super) full: Counter,
     unusable: Counter,
     late: Counter,
     failed: Counter,
@@ -80,14 +81,12 @@ impl EventCounters {
     pub fn add(&self, results: Results) {
         self.new.increment(results.new);
         self.duplicate.increment(results.duplicate);
-        self.full.increment(results.full);
         self.unusable.increment(results.unusable);
         self.late.increment(results.late);
         self.failed.increment(results.failed);
         let mut totals = self.totals.lock();
         totals.new += results.new;
         totals.duplicate += results.duplicate;
-        totals.full += results.full;
         totals.unusable += results.unusable;
         totals.late += results.late;
         totals.failed += results.failed;

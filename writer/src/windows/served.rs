@@ -110,13 +110,6 @@ impl ServedWindow {
         let events = events as u64;
         let (results, error) = match failure {
             Failure::RequestKeyReused => (Results::default(), ApiError::RequestKeyReused),
-            Failure::NoRoom => (
-                Results {
-                    full: events,
-                    ..Results::default()
-                },
-                ApiError::WindowFull,
-            ),
             // `observe` has answered late events; no other request has a time.
             Failure::Late => (Results::default(), RequestError::Internal.into()),
             Failure::NotWritable => (

@@ -142,7 +142,7 @@ fn kept_answers_make_no_checkpoint_due() {
 }
 
 #[test]
-fn request_that_finds_no_room_counts_nothing_and_is_not_kept() {
+fn events_that_find_no_room_are_new_and_not_reported() {
     let dir = tempfile::tempdir().unwrap();
     let spec = WindowSpec {
         capacity: 1,
@@ -150,19 +150,16 @@ fn request_that_finds_no_room_counts_nothing_and_is_not_kept() {
         ..SPEC
     };
     let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
-    driven.observe(keys(0..30)).unwrap();
-    let state = driven.state();
-    assert_eq!(driven.retry(keys(0..100), 1, 1), Err(Failure::NoRoom));
-    assert_eq!(
-        driven.counts(keys(0..100)),
-        [vec![1; 30], vec![0; 70]].concat()
-    );
-    assert_eq!(driven.state(), state);
-    assert_eq!(driven.heard.lock().unwrap().reached.len(), 30);
-    // The same request, when there is room.
-    driven.forget(keys(0..30)).unwrap();
-    let seen = driven.retry(keys(0..30), 1, 1).unwrap();
-    assert_eq!((seen.seen, seen.is_repeated), (vec![Seen::New; 30], false));
+    // Room for 32 keys.
+    for is_repeated in [false, true] {
+        let seen = driven.retry(keys(0..100), 1, 1).unwrap();
+        assert_eq!(
+            (seen.seen, seen.is_repeated),
+            (vec![Seen::New; 100], is_repeated)
+        );
+    }
+    assert_eq!(driven.state().window.full, 68);
+    assert_eq!(driven.heard.lock().unwrap().reached.len(), 32);
 }
 
 #[test]

@@ -104,7 +104,7 @@ proptest! {
                         }
                     });
                     let expected: Vec<Seen> = expected.collect();
-                    prop_assert_eq!(window.observe(&keys), Some(expected));
+                    prop_assert_eq!(window.observe(&keys), expected);
                 }
                 Step::Forget(n) => {
                     let expected = model.live(&spec).remove(&n).is_some();
@@ -178,9 +178,9 @@ fn sorted(numbers: std::ops::Range<u64>) -> Vec<Key> {
 #[test]
 fn expired_keys_are_reported_after_their_slots_are_reused() {
     let mut window = small_whole();
-    window.observe(&sorted(0..32)).unwrap();
+    window.observe(&sorted(0..32));
     window.set_tick(2);
-    window.observe(&sorted(100..120)).unwrap();
+    window.observe(&sorted(100..120));
     assert_eq!(expired(&mut window), sorted(0..32));
     assert!(expired(&mut window).is_empty());
 }
@@ -188,7 +188,7 @@ fn expired_keys_are_reported_after_their_slots_are_reused() {
 #[test]
 fn expired_keys_are_reported_after_a_sweep_within_an_event() {
     let mut window = small_whole();
-    window.observe(&sorted(0..32)).unwrap();
+    window.observe(&sorted(0..32));
     window.set_tick(300);
     assert_eq!(window.counts(&[key(0)]), [0]);
     assert_eq!(expired(&mut window), sorted(0..32));
@@ -203,7 +203,7 @@ fn expired_keys_that_nobody_asks_for_are_bounded() {
     let lifetimes = (1 << 20) / 32 + 10;
     for lifetime in 0..lifetimes {
         window.set_tick(lifetime * 2);
-        window.observe(&keys).unwrap();
+        window.observe(&keys);
     }
     let mut reported = 0;
     assert!(!expire(&mut window, |_, _| reported += 1));
@@ -215,7 +215,7 @@ fn expired_keys_that_nobody_asks_for_are_bounded() {
 #[test]
 fn forget_clears_expired_slots_of_the_key() {
     let mut window = small_whole();
-    window.observe(&sorted(0..32)).unwrap();
+    window.observe(&sorted(0..32));
     window.set_tick(2);
     assert_eq!(window.forget(&key(7)), None);
     assert!(!window.holds(&key(7)) && window.holds(&key(8)));
@@ -233,19 +233,14 @@ fn capacity_holds_with_expiry() {
     };
     let mut window = window_at(spec, 0);
     let per_tick = spec.capacity / 129;
-    let mut full = 0;
     let mut next = 0;
     for tick in 0..129 * 8 {
         window.set_tick(tick);
         let keys: Vec<Key> = (next..next + per_tick).map(key).collect();
         next += per_tick;
-        if window.observe(&keys).is_none() {
-            full += keys
-                .iter()
-                .filter(|key| window.observe(&[**key]).is_none())
-                .count();
-        }
+        window.observe(&keys);
     }
+    let full = window.stats().full;
     assert!(window.stats().entries > spec.capacity * 99 / 100);
     // At a billion keys, up to 9 per billion found both buckets full, which makes 0.02 of these 2.4
     // million: one secret in fifty has one.
@@ -253,7 +248,7 @@ fn capacity_holds_with_expiry() {
 }
 
 #[test]
-fn batch_that_finds_no_room_counts_nothing_and_evicts_nothing() {
+fn event_that_finds_no_room_is_new_and_evicts_nothing() {
     for whole_keys in [false, true] {
         let spec = WindowSpec {
             capacity: 1,
@@ -263,15 +258,26 @@ fn batch_that_finds_no_room_counts_nothing_and_evicts_nothing() {
         let mut window = window_at(spec, 0);
         let keys: Vec<Key> = (0..100).map(key).collect();
         // Room for 32 keys.
-        window.observe(&keys[..30]).unwrap();
+        window.observe(&keys[..32]);
         let stats = window.stats();
-        let batch = [&keys[..2], &keys[..2], &keys[29..]].concat();
-        assert_eq!(window.observe(&batch), None);
-        assert_eq!(window.counts(&keys), [vec![1; 30], vec![0; 70]].concat());
-        assert_eq!(window.stats(), stats);
+        assert_eq!(stats.full, 0);
+        for _ in 0..2 {
+            assert_eq!(window.observe(&keys[32..]), vec![Seen::New; 68]);
+        }
+        assert_eq!(window.observe(&keys[..1]), [Seen::Duplicate(2)]);
+        assert_eq!(
+            window.counts(&keys[1..]),
+            [vec![1; 31], vec![0; 68]].concat()
+        );
+        let expected = WindowStats {
+            full: 2 * 68,
+            ..stats
+        };
+        assert_eq!(window.stats(), expected);
         // Room again after the lifetime.
         window.set_tick(5);
-        assert_eq!(window.observe(&keys[99..]), Some(vec![Seen::New]));
+        assert_eq!(window.observe(&keys[99..]), [Seen::New]);
+        assert_eq!(window.counts(&keys[99..]), [1]);
     }
 }
 
@@ -285,9 +291,7 @@ fn measured_false_positives_match_the_expected_rate() {
         lifetime: 129,
     };
     let mut window = window_at(spec, 0);
-    window
-        .observe(&(0..spec.capacity).map(key).collect::<Vec<_>>())
-        .unwrap();
+    window.observe(&(0..spec.capacity).map(key).collect::<Vec<_>>());
     let probes = 20_000_000;
     let mut positives = 0;
     for start in (spec.capacity..spec.capacity + probes).step_by(10_000) {

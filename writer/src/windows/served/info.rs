@@ -33,7 +33,10 @@ impl ServedWindow {
             checkpoint_unix_seconds: stats.checkpoint_unix_seconds,
             answers_bytes: stats.answers_bytes,
             answers_evicted: stats.answers_evicted,
-            events: self.counters.events.totals(),
+            events: Results {
+                full: stats.window.full,
+                ..self.counters.events.totals()
+            },
         }
     }
 }

@@ -183,6 +183,7 @@ impl ServedWindow {
         let is_writable = is_answering && stats.is_writable && self.is_held();
         counters.writable.set(f64::from(u8::from(is_writable)));
         counters.answers_evicted.absolute(stats.answers_evicted);
+        counters.events.full.absolute(stats.window.full);
     }
 
     /// Writes what is queued, and a last checkpoint; whether it is written and kept for the upload.

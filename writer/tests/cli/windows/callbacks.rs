@@ -1,11 +1,9 @@
 //! Click callbacks: the links of the guide, tokens in links, unusable ids, repetitions, failures.
 
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::device::DeviceKey;
 use serde_json::json;
 use testkit::client::{Answer, Client};
 use testkit::sandbox::Sandbox;
-use testkit::store::hex;
 
 use super::{ZONE, info, path, serve};
 use crate::process::{Api, Serve, TOKEN};
@@ -279,37 +277,4 @@ fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
             "{secret}"
         );
     }
-}
-
-#[test]
-fn callback_that_cannot_be_kept_is_answered_with_503() {
-    let (link, config) = example("Tencent");
-    let config = config.replace("capacity = 1_000_000", "capacity = 1");
-    let sandbox = Sandbox::with_store();
-    let serve = start(&sandbox, &config);
-    let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
-    let ids: Vec<String> = (0..33_u32)
-        .map(|n| hex(&DeviceKey::of_canonical(&n.to_le_bytes())))
-        .collect();
-    let mut send = |id: &str| {
-        get(
-            &mut client,
-            &filled(&link, &[("MUID", id), ("CLICK_ID", id)]),
-        )
-    };
-    // Room for 32 keys.
-    let (last, first) = ids.split_last().unwrap();
-    assert!(first.iter().all(|id| send(id).status == 200));
-    for _ in 0..2 {
-        send(last).problem(503, "window_full");
-    }
-    assert_eq!(seen(&mut api, "md5", last), 0);
-    // The platform repeats it when there is room: the refusal was not kept.
-    api.post(&path("clicks", "forget"), &json!({ "ids": first }))
-        .ok();
-    for _ in 0..2 {
-        assert_eq!(send(last).status, 200);
-        assert_eq!(seen(&mut api, "md5", last), 1);
-    }
-    assert_eq!(events(&mut api, ["new", "full"]), [33, 2]);
 }
