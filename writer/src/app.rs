@@ -42,7 +42,7 @@ const CLIENT_CLOSED: u16 = 499;
 
 pub struct App {
     pub(super) tokens: Tokens,
-    pub(super) writers: Writers,
+    pub(super) writers: Arc<Writers>,
     pub(super) windows: Windows,
     pub(super) keys: Arc<KeyMaker>,
     pub(super) telemetry: Arc<Telemetry>,
@@ -192,6 +192,7 @@ mod tests {
             op: Op::Add,
             keys,
             values: Vec::new(),
+            window: None,
         }
     }
 
@@ -206,7 +207,7 @@ mod tests {
         };
         let app = App {
             tokens: Tokens::disabled(),
-            writers: Writers::new(store, limits, Arc::clone(&telemetry)),
+            writers: Arc::new(Writers::new(store, limits, Arc::clone(&telemetry))),
             windows: Windows::default(),
             keys: Arc::default(),
             telemetry: Arc::clone(&telemetry),

@@ -46,7 +46,7 @@ struct Answer {
     generation: u64,
     accepted: usize,
     rejected: Vec<Rejected>,
-    entombed: u64,
+    entombed: usize,
     #[serde(skip_serializing_if = "is_zero")]
     without_value: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,19 +81,19 @@ pub async fn write(
     }
     let written = app.writers.write(&audience, request).await?;
     let Written {
-        sequence,
-        generation,
+        after,
         entombed,
         without_value,
         new,
+        ..
     } = written;
     let new = (op == Op::AddIfAbsent).then(|| flags_per_id(&new, ids, &rejected));
     let answer = Answer {
-        sequence,
-        generation,
+        sequence: after.sequence,
+        generation: after.generation,
         accepted,
         rejected,
-        entombed,
+        entombed: entombed.len(),
         without_value,
         new,
     };
@@ -129,6 +129,7 @@ fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiErro
         op,
         keys,
         values: Vec::new(),
+        window: None,
     };
     Ok(Parsed {
         request,
@@ -173,7 +174,12 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
     let values = values.map(|(_, value)| value).collect();
     let rejected = rejected(results);
     Ok(Parsed {
-        request: WriteRequest { op, keys, values },
+        request: WriteRequest {
+            op,
+            keys,
+            values,
+            window: None,
+        },
         ids: count,
         rejected,
     })

@@ -264,7 +264,8 @@ async fn serve(
         }
         read = reading => read.expect("reading of windows does not panic").map_err(failed)?,
     };
-    let windows = Windows::claim(&config, read, &store, args.every, &telemetry).await;
+    let writers = Arc::new(Writers::new(store, limits, Arc::clone(&telemetry)));
+    let windows = Windows::claim(&config, read, &writers, &telemetry).await;
     let windows = windows.map_err(failed)?;
     windows.start();
     let (address, admin_address) = (bound.address(), admin_bound.address());
@@ -273,7 +274,7 @@ async fn serve(
     let app = Arc::new(App {
         tokens,
         windows,
-        writers: Writers::new(store, limits, Arc::clone(&telemetry)),
+        writers,
         keys: Arc::new(KeyMaker::with_extra_blanks(&args.blanks)),
         telemetry: Arc::clone(&telemetry),
         draining: AtomicBool::new(false),
@@ -325,11 +326,7 @@ async fn serve(
     }
     let _ = phase.send(Phase::Closing);
     let stopped = async {
-        let drained = async {
-            let _ = (&mut port).await;
-            app.writers.finish().await;
-        };
-        let is_drained = tokio::time::timeout(args.drain_timeout, drained)
+        let is_drained = tokio::time::timeout(args.drain_timeout, &mut port)
             .await
             .is_ok();
         if !is_drained {
@@ -337,7 +334,11 @@ async fn serve(
             port.abort();
         }
         // A client must not take this time: without it the next owner waits and misses events.
+        // Its last changes of audiences are writes, too.
         app.windows.finish().await;
+        if is_drained {
+            app.writers.finish().await;
+        }
         is_drained
     };
     let is_drained = tokio::select! {

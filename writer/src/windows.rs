@@ -22,7 +22,6 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytesize::ByteSize;
 use parking_lot::Mutex;
@@ -35,6 +34,7 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::write::StoreWriter;
 use rtad_window::OpenError;
 
+use super::audience::Writers;
 use super::telemetry::Telemetry;
 use config::{CallbackConfig, Config, WindowConfig};
 use counters::lag_of;
@@ -156,8 +156,7 @@ impl Windows {
     pub async fn claim(
         config: &Config,
         read: Vec<ReadWindow>,
-        store: &StoreWriter,
-        every: Duration,
+        writers: &Arc<Writers>,
         telemetry: &Telemetry,
     ) -> Result<Self, WindowError> {
         let mut windows = Self {
@@ -191,8 +190,8 @@ impl Windows {
                     config: audience,
                     window: Arc::clone(&served),
                     reports,
-                    store: store.clone(),
-                    times: FollowTimes::new(every),
+                    writers: Arc::clone(writers),
+                    times: FollowTimes::DEFAULT,
                 });
             }
             windows.windows.insert(window.name.clone(), served);
@@ -328,11 +327,14 @@ async fn join_all(mut tasks: JoinSet<()>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use rtad_store::Store;
     use rtad_store::write::WindowFolder;
     use testkit::cgroup::Cgroup;
     use testkit::wait_until;
 
+    use super::super::audience::WriteLimits;
     use super::served::tests::Owned;
     use super::*;
 
@@ -438,10 +440,15 @@ mod tests {
             std::fs::write(&file, format!("state_dir = {state:?}\n{windows}")).unwrap();
             Config::read(&file).unwrap()
         };
-        let claim = async |config: &Config, read| {
-            let telemetry = Telemetry::default();
-            Windows::claim(config, read, &store, Duration::ZERO, &telemetry).await
+        let telemetry = Arc::new(Telemetry::default());
+        let limits = WriteLimits {
+            every: Duration::ZERO,
+            max_batch: 1000,
         };
+        let writers = Writers::new(store.clone(), limits, Arc::clone(&telemetry));
+        let writers = Arc::new(writers);
+        let claim =
+            async |config: &Config, read| Windows::claim(config, read, &writers, &telemetry).await;
         let both = config("one", &["a", "b"]);
         let read = Windows::read(&both, &store).await.unwrap();
         // Another process claims the second window after this one has read it.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{Delta, Snapshot};
+use rtad_core::snapshot::{AudienceName, Delta, Snapshot};
 use rtad_store::write::Change;
 
 use crate::op::Op;
@@ -17,13 +17,15 @@ pub struct WriteRequest {
     pub(crate) keys: Vec<DeviceKey>,
     /// Those of the keys, of operations that add; empty if none has one.
     pub(crate) values: Vec<Option<u8>>,
+    /// The window of which this is a change: the audience must follow it.
+    pub(crate) window: Option<AudienceName>,
 }
 
 /// Answer to one request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Keys not added because of a tombstone.
-    pub(super) entombed: u64,
+    pub(super) entombed: Vec<DeviceKey>,
     /// Keys added without a value.
     pub(super) without_value: u64,
     /// Whether each key was a non-member; `AddIfAbsent` only.
@@ -54,7 +56,10 @@ pub fn coalesce<'a>(
     let mut buried: HashSet<DeviceKey> = HashSet::new();
     let is_entombed =
         |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
-    for WriteRequest { op, keys, values } in requests {
+    for WriteRequest {
+        op, keys, values, ..
+    } in requests
+    {
         let clashes = |key: &DeviceKey| match op.is_about_tombstones() {
             true => added.contains_key(key),
             false => buried.contains(key),
@@ -73,7 +78,7 @@ pub fn coalesce<'a>(
         };
         for (index, key) in keys.iter().enumerate() {
             if op.adds() && is_entombed(key) {
-                outcome.entombed += 1;
+                outcome.entombed.push(*key);
                 if *op == Op::AddIfAbsent {
                     outcome.new.push(false);
                 }
@@ -123,6 +128,7 @@ mod tests {
                 .map(|number| DeviceKey::of_canonical(&[*number]))
                 .collect(),
             values: Vec::new(),
+            window: None,
         }
     }
 

@@ -1,9 +1,12 @@
 //! Commands to the writer task of an audience, and their replies.
 
+use std::sync::Arc;
+
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use rtad_core::device::DeviceKey;
 use rtad_core::filter::FilterSpec;
-use rtad_core::snapshot::State;
+use rtad_core::snapshot::{Current, State};
 
 use super::batch::WriteRequest;
 use crate::error::ApiError;
@@ -32,10 +35,11 @@ pub struct WaitingPermit {
 
 #[derive(Debug)]
 pub struct Written {
-    /// Number of the record with the write.
-    pub(crate) sequence: u64,
-    pub(crate) generation: u64,
-    pub(crate) entombed: u64,
+    /// The record before the write, and the one with it.
+    pub(crate) before: Arc<Current>,
+    pub(crate) after: Arc<Current>,
+    /// Keys not added because of a tombstone.
+    pub(crate) entombed: Vec<DeviceKey>,
     /// Keys added without a value to an audience that has values.
     pub(crate) without_value: u64,
     pub(crate) new: Vec<bool>,

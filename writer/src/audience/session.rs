@@ -11,12 +11,12 @@ use crate::error::ApiError;
 use crate::telemetry::Telemetry;
 
 /// Facts of a generation that its writes depend on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct LiveFacts {
     /// Whether its devices have values.
     pub(super) has_values: bool,
-    /// Whether a window's writer replaces it.
-    pub(super) follows_window: bool,
+    /// The window that it follows: changes of others would be undone.
+    pub(super) from_window: Option<AudienceName>,
 }
 
 pub struct Session {
@@ -85,10 +85,10 @@ impl Session {
 
     /// The facts of the generation. Reads its manifest once.
     pub async fn facts(&mut self, current: &Current) -> Result<LiveFacts, StoreError> {
-        if let Some((manifest, facts)) = self.facts
-            && manifest == current.manifest_sha256
+        if let Some((manifest, facts)) = &self.facts
+            && *manifest == current.manifest_sha256
         {
-            return Ok(facts);
+            return Ok(facts.clone());
         }
         let manifest = self
             .store
@@ -97,9 +97,9 @@ impl Session {
             .await?;
         let facts = LiveFacts {
             has_values: manifest.filter().value_bits() > 0,
-            follows_window: manifest.from_window().is_some(),
+            from_window: manifest.from_window().cloned(),
         };
-        self.facts = Some((current.manifest_sha256, facts));
+        self.facts = Some((current.manifest_sha256, facts.clone()));
         Ok(facts)
     }
 

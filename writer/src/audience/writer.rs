@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use rtad_core::backoff::Backoff;
 use rtad_core::random;
-use rtad_core::snapshot::{Delta, Snapshot, State};
+use rtad_core::snapshot::{AudienceName, Delta, Snapshot, State};
 use rtad_store::StoreError;
 use rtad_store::write::Ledger;
 
@@ -259,7 +259,7 @@ impl Writer {
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
     ) -> Result<(), StoreError> {
-        self.refuse_followed(ledger, batch).await?;
+        self.refuse_foreign(ledger, batch).await?;
         let has_values = self.has_values(ledger, batch).await?;
         let needs_members = |write: &Write| write.request.op == Op::AddIfAbsent;
         let mut members = None;
@@ -285,9 +285,11 @@ impl Writer {
             None => None,
         };
         let coalesced = coalesce_blocking(batch, members, tombstones).await;
+        let before = Arc::new(ledger.current().clone());
         let begun = Instant::now();
         let is_empty = coalesced.change.is_empty();
-        let appended = ledger.append(coalesced.change).await?;
+        ledger.append(coalesced.change).await?;
+        let after = Arc::new(ledger.current().clone());
         if !is_empty {
             self.session
                 .telemetry
@@ -305,8 +307,8 @@ impl Writer {
         }
         for (write, outcome) in batch.drain(..).zip(coalesced.outcomes) {
             let written = Written {
-                sequence: appended.sequence,
-                generation: appended.generation,
+                before: Arc::clone(&before),
+                after: Arc::clone(&after),
                 entombed: outcome.entombed,
                 without_value: if has_values { outcome.without_value } else { 0 },
                 new: outcome.new,
@@ -319,29 +321,40 @@ impl Writer {
         Ok(())
     }
 
-    /// Refuses changes of members if the audience follows a window of another process, which would
-    /// undo them.
-    async fn refuse_followed(
+    /// Refuses changes of members by others than the window that the audience follows: its writer
+    /// would undo them. An audience that was built follows none.
+    async fn refuse_foreign(
         &mut self,
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
     ) -> Result<(), StoreError> {
-        let changes_members = |write: &mut Write| !write.request.op.is_about_tombstones();
-        if !batch.iter_mut().any(changes_members) {
+        let changes_members = |write: &Write| !write.request.op.is_about_tombstones();
+        if !batch.iter().any(changes_members) {
             return Ok(());
         }
 
+        let is_foreign = |write: &Write, source: Option<&AudienceName>| {
+            changes_members(write) && write.request.window.as_ref() != source
+        };
         // An unreadable manifest stops no removal.
-        let facts = self.session.facts(ledger.current()).await;
-        let mut is_followed = facts.is_ok_and(|facts| facts.follows_window);
+        let Ok(mut facts) = self.session.facts(ledger.current()).await else {
+            return Ok(());
+        };
+        if !batch
+            .iter()
+            .any(|write| is_foreign(write, facts.from_window.as_ref()))
+        {
+            return Ok(());
+        }
+
         // It may have been built anew since.
-        if is_followed && ledger.refresh().await? {
-            is_followed = self.session.facts(ledger.current()).await?.follows_window;
+        if ledger.refresh().await? {
+            facts = self.session.facts(ledger.current()).await?;
         }
-        if is_followed {
-            let refused = batch.extract_if(.., changes_members).collect();
-            Self::refuse(refused, &ApiError::Owned);
-        }
+        let refused = batch
+            .extract_if(.., |write| is_foreign(write, facts.from_window.as_ref()))
+            .collect();
+        Self::refuse(refused, &ApiError::Owned);
         Ok(())
     }
 

@@ -1,22 +1,24 @@
-//! An audience that follows a window: its only writer.
+//! An audience that follows a window: a client of the task that writes the audience.
 //!
-//! Changes are written as deltas. The whole audience is published as a new generation at the start,
-//! after events were undone, at midnight for days, when the deltas exceed half of the generation,
-//! and when another process has changed the audience: an earlier owner that does not know of this
-//! one yet, or a command.
+//! Each round reads the counts of the keys that were reported, and has those that are members added
+//! and the others removed. The whole audience is published as a new generation at the start, after
+//! events were undone, at midnight for days, when the deltas exceed half of the generation, and
+//! when another process has changed the members: an earlier owner that does not know of this one
+//! yet, or a command.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use metrics::Gauge;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::error_chain::error_chain;
-use rtad_core::snapshot::{Current, Delta, DeltaEntry, GenerationFacts, State};
+use rtad_core::snapshot::{Current, DeltaEntry, Digest, GenerationFacts};
 use rtad_store::StoreError;
-use rtad_store::write::{Change, Ledger, StoreWriter};
 use rtad_window::{Failure, Key, ListedKey};
 
 use super::config::AudienceConfig;
@@ -24,61 +26,43 @@ use super::reports::{Due, Reports};
 use super::served::ServedWindow;
 use super::source::{SourceError, live_window};
 use crate::TOOL;
+use crate::audience::{WriteRequest, Writers, Written};
+use crate::error::ApiError;
+use crate::op::Op;
 
 /// Keys in deltas beyond which the audience becomes a new generation: so many, or half of its keys
 /// if that is more.
 const MAX_DELTA_KEYS: u64 = 200_000;
+/// Keys that are written at a time: a third of the room of an audience's writes.
+const ROUND_KEYS: usize = 1_000_000;
 /// Keys whose counts are read at a time.
 const COUNT_BATCH: usize = 10_000;
 
-/// Times between the writes and reads of an audience.
+/// Times between the rounds of an audience.
 #[derive(Debug, Clone, Copy)]
 pub struct FollowTimes {
-    /// Shortest interval between writes.
-    every: Duration,
     /// Pause after a failure.
     retry: Duration,
-    /// Time between reads of an idle audience. A lifted tombstone waits as long: each read is a
+    /// Time between checks of an idle audience. A lifted tombstone waits as long: each check is a
     /// request to the store.
     check: Duration,
 }
 
 impl FollowTimes {
-    pub const fn new(every: Duration) -> Self {
-        Self {
-            every,
-            retry: Duration::from_secs(1),
-            check: Duration::from_secs(5),
-        }
-    }
+    pub const DEFAULT: Self = Self {
+        retry: Duration::from_secs(1),
+        check: Duration::from_secs(5),
+    };
 }
 
-/// Version of an audience that this task wrote last. Tombstones are of other writers.
-#[derive(Default)]
-struct WrittenVersion {
-    generation: u64,
-    deltas: Vec<DeltaEntry>,
-}
-
-impl WrittenVersion {
-    fn of(current: &Current) -> Self {
-        Self {
-            generation: current.generation,
-            deltas: current.deltas.clone(),
-        }
-    }
-
-    fn is_of(&self, ledger: &Ledger) -> bool {
-        let current = ledger.current();
-        (self.generation, &self.deltas) == (current.generation, &current.deltas)
-    }
-}
-
-/// A write that failed.
+/// A round that failed.
 #[derive(Debug, thiserror::Error)]
-enum WriteError {
+enum RoundError {
+    /// The log has its cause.
+    #[error("{}", .0.code())]
+    Write(ApiError),
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Publish(#[from] StoreError),
     #[error(transparent)]
     Window(#[from] Failure),
     #[error(transparent)]
@@ -89,25 +73,41 @@ enum WriteError {
     LostStore,
 }
 
-/// State between writes.
+/// State between rounds.
 #[derive(Default)]
 struct Session {
-    /// `None` after an error: it may be stale.
-    ledger: Option<Ledger>,
-    written: WrittenVersion,
-    /// The tombstones that applied to the last delta: it lacks these devices.
-    tombstones: Option<Arc<Delta>>,
+    /// The generation and the deltas after the last write. Tombstones are of other writers.
+    generation: u64,
+    deltas: Vec<DeltaEntry>,
     /// Members of the generation.
     generation_keys: u64,
+    /// The tombstones at the last write, and the devices that they kept out of the deltas.
+    tombstones: Option<Digest>,
+    entombed: HashSet<Key>,
     /// The failure that was logged last.
     failure: Option<String>,
+}
+
+impl Session {
+    fn is_at(&self, current: &Current) -> bool {
+        (self.generation, &self.deltas) == (current.generation, &current.deltas)
+    }
+
+    /// Keys in the deltas, beyond which a new generation costs pods less.
+    fn max_delta_keys(&self) -> u64 {
+        MAX_DELTA_KEYS.max(self.generation_keys / 2)
+    }
+
+    fn delta_keys(&self) -> u64 {
+        self.deltas.iter().map(DeltaEntry::keys).sum()
+    }
 }
 
 pub struct Follower {
     pub(super) config: AudienceConfig,
     pub(super) window: Arc<ServedWindow>,
     pub(super) reports: Arc<Reports>,
-    pub(super) store: StoreWriter,
+    pub(super) writers: Arc<Writers>,
     pub(super) times: FollowTimes,
     pub(super) lag_seconds: Gauge,
 }
@@ -129,42 +129,68 @@ impl Follower {
                 self.update_lag();
                 sleep_until(next).await;
             }
-            next = Instant::now() + self.times.every;
             if self.window.is_fenced() {
                 // The other owner writes the audience.
                 return;
             }
+
             let due = self.reports.take();
-            if due.is_none() && Instant::now() < check_at {
-                self.update_lag();
-            } else {
-                let written = async {
-                    match &due {
-                        Some(Due::All) => self.publish(&mut session).await.map(|()| true),
-                        Some(Due::Changes(keys)) => self.append(&mut session, keys).await,
-                        None => self.is_unchanged(&mut session).await,
-                    }
-                };
-                let written = self.with_lag(written).await;
+            if due.is_some() || Instant::now() >= check_at {
+                let written = self.with_lag(self.round(&mut session, due.as_ref())).await;
                 if !self.finish(&mut session, due, written) {
                     next = Instant::now() + self.times.retry;
                 }
                 check_at = Instant::now() + self.times.check;
-                self.update_lag();
             }
+            self.update_lag();
             if is_stopping {
                 return;
             }
         }
     }
 
-    /// Ends an attempt; returns whether it succeeded. `Ok(false)` is an audience that another
-    /// process has changed.
+    /// Writes what is due. `false`: another process has changed the members, so that further deltas
+    /// would not make them right.
+    async fn round(&self, session: &mut Session, due: Option<&Due>) -> Result<bool, RoundError> {
+        let keys = match due {
+            // A delta of so many keys would be replaced by a generation at once.
+            Some(Due::Changes(keys)) if keys.len() as u64 <= session.max_delta_keys() => keys,
+            Some(_) => {
+                self.publish(session).await?;
+                return Ok(true);
+            }
+            None => return self.check(session).await,
+        };
+
+        for keys in keys.chunks(ROUND_KEYS) {
+            let requests = self.requests(keys).await?;
+            if !self.write(session, requests).await? {
+                return Ok(false);
+            }
+        }
+        if session.delta_keys() > session.max_delta_keys() {
+            self.reports.renew();
+        }
+        Ok(true)
+    }
+
+    /// Whether the members are those that this task wrote last: a request without keys is answered
+    /// with the newest record.
+    async fn check(&self, session: &mut Session) -> Result<bool, RoundError> {
+        match self.write(session, vec![self.request(Op::Remove)]).await {
+            // The changes since then wait.
+            Err(RoundError::Write(ApiError::Disabled)) => Ok(true),
+            checked => checked,
+        }
+    }
+
+    /// Ends a round; returns whether it succeeded. `Ok(false)` is an audience that another process
+    /// has changed.
     fn finish(
         &self,
         session: &mut Session,
         due: Option<Due>,
-        written: Result<bool, WriteError>,
+        written: Result<bool, RoundError>,
     ) -> bool {
         let audience = self.config.name.as_str();
         let again = match written {
@@ -188,21 +214,17 @@ impl Follower {
                     session.failure = Some(failure);
                 }
                 match error {
-                    WriteError::LostStore => Some(Due::All),
-                    // Deleted by another process, or too many deltas.
-                    WriteError::Store(
-                        StoreError::NotFound { .. }
-                        | StoreError::TooManyDeltas { .. }
-                        | StoreError::NotLive {
-                            state: State::Deleted,
-                            ..
-                        },
+                    // Deleted or built by another process, or too many deltas.
+                    RoundError::Write(
+                        ApiError::UnknownAudience
+                        | ApiError::Deleted
+                        | ApiError::Owned
+                        | ApiError::DeltasFull,
                     ) => Some(Due::All),
                     _ => due,
                 }
             }
         };
-        session.ledger = None;
         if let Some(due) = again {
             self.reports.retry(due);
         }
@@ -224,113 +246,87 @@ impl Follower {
         self.lag_seconds.set(self.reports.lag().as_secs_f64());
     }
 
-    /// Reads the audience; whether its content is what this task wrote last.
-    async fn is_unchanged(&self, session: &mut Session) -> Result<bool, WriteError> {
-        let Session {
-            ledger,
-            written,
-            tombstones,
-            ..
-        } = session;
-        let ledger = match ledger {
-            Some(ledger) => {
-                ledger.refresh().await?;
-                ledger
-            }
-            None => ledger.insert(self.store.ledger(&self.config.name).await?),
-        };
-        self.report_lifted(ledger, tombstones).await?;
-        Ok(written.is_of(ledger) && ledger.current().state != State::Deleted)
+    fn request(&self, op: Op) -> WriteRequest {
+        WriteRequest {
+            op,
+            keys: Vec::new(),
+            values: Vec::new(),
+            window: Some(self.config.from_window.clone()),
+        }
     }
 
-    /// Reports the devices whose tombstone was lifted by any process: their events since are not in
-    /// the audience.
-    async fn report_lifted(
-        &self,
-        ledger: &mut Ledger,
-        tombstones: &mut Option<Arc<Delta>>,
-    ) -> Result<(), WriteError> {
-        let entry = ledger.current().tombstones.clone();
-        if tombstones.as_ref().map(|held| held.entry()) == entry.as_ref() {
-            return Ok(());
-        }
-        let current = match &entry {
-            Some(entry) => Some(ledger.delta(entry).await?),
-            None => None,
-        };
-        // Both are sorted.
-        let mut entombed = current
-            .iter()
-            .flat_map(|current| current.removed().iter())
-            .peekable();
-        let is_lifted = |key: &&DeviceKey| {
-            while entombed.next_if(|one| one < key).is_some() {}
-            entombed.peek() != Some(key)
-        };
-        let held = tombstones.iter().flat_map(|held| held.removed().iter());
-        self.reports
-            .add(held.filter(is_lifted).map(DeviceKey::as_bytes));
-        *tombstones = current;
-        Ok(())
-    }
-
-    /// Writes the changes of keys as a delta. `false`: another process has changed the audience,
-    /// so that further deltas would not make it right.
-    async fn append(&self, session: &mut Session, keys: &[Key]) -> Result<bool, WriteError> {
-        let Session {
-            ledger,
-            written,
-            tombstones,
-            ..
-        } = session;
-        let ledger = match ledger {
-            Some(ledger) => ledger,
-            None => ledger.insert(self.store.ledger(&self.config.name).await?),
-        };
-        if !written.is_of(ledger) {
-            return Ok(false);
-        }
-        self.report_lifted(ledger, tombstones).await?;
-        // A delta of so many keys would be replaced by a generation at once.
-        if keys.len() as u64 > MAX_DELTA_KEYS.max(session.generation_keys / 2) {
-            self.publish(session).await?;
-            return Ok(true);
-        }
-        let appended = match ledger.append(self.change(keys).await?).await {
-            Err(StoreError::Conflict { .. }) => {
-                // A writer of tombstones: once more over its state.
-                ledger.refresh().await?;
-                if !written.is_of(ledger) {
-                    return Ok(false);
-                }
-                self.report_lifted(ledger, tombstones).await?;
-                ledger.append(self.change(keys).await?).await?
-            }
-            appended => appended?,
-        };
-        *written = WrittenVersion::of(ledger.current());
-        if appended.delta_keys > MAX_DELTA_KEYS.max(session.generation_keys / 2) {
-            self.reports.renew();
-        }
-        Ok(true)
-    }
-
-    async fn change(&self, keys: &[Key]) -> Result<Change, WriteError> {
-        let mut change = Change::default();
+    /// The requests that make keys members or not, by their counts.
+    async fn requests(&self, keys: &[Key]) -> Result<Vec<WriteRequest>, RoundError> {
+        let mut added = self.request(Op::Add);
+        let mut removed = self.request(Op::Remove);
         for keys in keys.chunks(COUNT_BATCH) {
-            for (key, count) in keys
-                .iter()
-                .zip(self.window.handle.counts(keys.to_vec()).await?)
-            {
-                let key = DeviceKey::from_bytes(*key);
-                if count >= self.config.min_count {
-                    change.add(key)
+            let counts = self.window.handle.counts(keys.to_vec()).await?;
+            for (key, count) in keys.iter().zip(counts) {
+                let request = if count >= self.config.min_count {
+                    &mut added
                 } else {
-                    change.remove(key)
-                }
+                    &mut removed
+                };
+                request.keys.push(DeviceKey::from_bytes(*key));
             }
         }
-        Ok(change)
+
+        let mut requests = vec![added, removed];
+        requests.retain(|request| !request.keys.is_empty());
+        Ok(requests)
+    }
+
+    /// Has requests written; whether only this task has changed the members since its last write.
+    async fn write(
+        &self,
+        session: &mut Session,
+        requests: Vec<WriteRequest>,
+    ) -> Result<bool, RoundError> {
+        let writes = requests
+            .into_iter()
+            .map(|request| self.writers.write(&self.config.name, request));
+        let mut written = Vec::new();
+        let mut failure = None;
+        for answer in join_all(writes).await {
+            match answer {
+                Ok(answer) => written.push(answer),
+                Err(error) => failure = Some(error),
+            }
+        }
+
+        written.sort_by_key(|written| written.after.sequence);
+        let mut is_alone = true;
+        for written in written {
+            is_alone &= self.note(session, written);
+        }
+        failure.map_or(Ok(is_alone), |error| Err(RoundError::Write(error)))
+    }
+
+    /// Notes a write; whether it followed the last one, or was part of it.
+    fn note(&self, session: &mut Session, written: Written) -> bool {
+        let Written {
+            before,
+            after,
+            entombed,
+            ..
+        } = written;
+        if !session.is_at(&before) && !session.is_at(&after) {
+            return false;
+        }
+        session.generation = after.generation;
+        session.deltas.clone_from(&after.deltas);
+
+        let tombstones = after.tombstones.as_ref().map(|entry| entry.sha256);
+        if session.tombstones != tombstones {
+            // Some may have been lifted: events since are not in the audience.
+            session.tombstones = tombstones;
+            let held = std::mem::take(&mut session.entombed);
+            self.reports.add(held.iter());
+        }
+        session
+            .entombed
+            .extend(entombed.iter().map(DeviceKey::as_bytes));
+        true
     }
 
     /// Checks that the live generation may be replaced. One of another window is replaced once
@@ -339,21 +335,21 @@ impl Follower {
         &self,
         session: &Session,
         current: Option<&Current>,
-    ) -> Result<(), WriteError> {
-        let written = session.written.generation;
+    ) -> Result<(), RoundError> {
+        let written = session.generation;
         if current.is_some_and(|current| current.generation == written) {
             return Ok(());
         }
 
         let config = &self.config;
-        let Some(found) = live_window(self.store.store(), config, current).await? else {
+        let Some(found) = live_window(self.writers.store.store(), config, current).await? else {
             return Ok(());
         };
         if found == config.from_window {
             return Ok(());
         }
         if written > 0 {
-            return Err(WriteError::Source(SourceError::OtherWindow {
+            return Err(RoundError::Source(SourceError::OtherWindow {
                 audience: config.name.clone(),
                 generation: current.map_or(0, |current| current.generation),
                 window: config.from_window.clone(),
@@ -371,11 +367,12 @@ impl Follower {
     }
 
     /// Publishes all members as a new generation.
-    async fn publish(&self, session: &mut Session) -> Result<(), WriteError> {
-        let base = self.store.base(&self.config.name).await?;
-        if base.current().is_none() && session.written.generation > 0 {
+    async fn publish(&self, session: &mut Session) -> Result<(), RoundError> {
+        let store = &self.writers.store;
+        let base = store.base(&self.config.name).await?;
+        if base.current().is_none() && session.generation > 0 {
             // Deleted audiences have records: this is another store, or a mount is lost.
-            return Err(WriteError::LostStore);
+            return Err(RoundError::LostStore);
         }
         self.check_source(session, base.current()).await?;
 
@@ -387,7 +384,7 @@ impl Follower {
 
         // Listed after the base was read: changes from here on are reported.
         let listed = self.window.handle.list(self.config.min_count).await?;
-        let publication = self.store.publish(base).await?;
+        let publication = store.publish(base).await?;
         let keys = device_keys(listed);
         let published = publication
             .commit_keys(keys, self.config.filter, self.config.fpr, facts)
@@ -396,10 +393,7 @@ impl Follower {
         // The generation contains the devices with a tombstone too, so none are held. Deltas that
         // another process appended meanwhile are not among the written.
         *session = Session {
-            written: WrittenVersion {
-                generation: published.current.generation,
-                deltas: Vec::new(),
-            },
+            generation: published.current.generation,
             generation_keys: published.manifest.keys(),
             failure: session.failure.take(),
             ..Session::default()

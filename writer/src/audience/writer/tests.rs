@@ -3,7 +3,7 @@
 
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{AudienceName, Overlay};
+use rtad_core::snapshot::{AudienceName, GenerationFacts, Overlay};
 
 use rtad_store::Store;
 use rtad_store::write::{Change, StoreWriter};
@@ -53,12 +53,23 @@ impl Queue {
     }
 
     fn ask(&self, op: Op, numbers: &[usize]) -> oneshot::Receiver<Result<Written, ApiError>> {
+        self.ask_for(None, op, numbers)
+    }
+
+    /// Asks for a change of a window, if there is one.
+    fn ask_for(
+        &self,
+        window: Option<&str>,
+        op: Op,
+        numbers: &[usize],
+    ) -> oneshot::Receiver<Result<Written, ApiError>> {
         let (reply, answer) = oneshot::channel();
         let keys = numbers.iter().map(|number| device(*number)).collect();
         let request = WriteRequest {
             op,
             keys,
             values: Vec::new(),
+            window: window.map(|name| name.parse().unwrap()),
         };
         let waiting = self.telemetry.waiting();
         assert!(
@@ -176,7 +187,11 @@ async fn waiting_requests_are_coalesced() {
     for answer in answers {
         let written = answer.await.unwrap().unwrap();
         assert_eq!(
-            (written.sequence, written.generation, written.entombed),
+            (
+                written.after.sequence,
+                written.after.generation,
+                written.entombed.len(),
+            ),
             (2, 1, 0)
         );
     }
@@ -198,7 +213,7 @@ async fn waiting_requests_are_coalesced() {
     queue.run().await;
     let mut sequences = Vec::new();
     for answer in answers.into_iter().chain([large]) {
-        sequences.push(answer.await.unwrap().unwrap().sequence);
+        sequences.push(answer.await.unwrap().unwrap().after.sequence);
     }
     assert_eq!(sequences, [3, 3, 4, 4, 5, 5, 6]);
 }
@@ -225,7 +240,7 @@ async fn empty_requests_write_nothing() {
     ];
     queue.run().await;
     for answer in answers {
-        assert_eq!(answer.await.unwrap().unwrap().sequence, 1);
+        assert_eq!(answer.await.unwrap().unwrap().after.sequence, 1);
     }
     assert_eq!(sequence(&store).await, 1);
 }
@@ -245,7 +260,11 @@ async fn repeated_tombstone_is_checked_against_the_store() {
     assert_eq!(write(Op::AddIfAbsent).await.new, [false]);
     for round in 0..3 {
         let written = write(Op::Tombstone).await;
-        assert_eq!(written.sequence, sequence(&store).await, "round {round}");
+        assert_eq!(
+            written.after.sequence,
+            sequence(&store).await,
+            "round {round}"
+        );
         assert_eq!(members(&store, 2).await, [false, false], "round {round}");
         other.refresh().await.unwrap();
         other.append(lift.clone()).await.unwrap();
@@ -296,11 +315,11 @@ async fn coalesced_answers_equal_sequential_answers() {
                 expected.await.unwrap().unwrap(),
             );
             assert_eq!(
-                (&found.new, found.entombed),
-                (&expected.new, expected.entombed),
+                (&found.new, &found.entombed),
+                (&expected.new, &expected.entombed),
                 "round {round}: {op:?} of {numbers:?} in {requests:?}"
             );
-            entombed += found.entombed;
+            entombed += found.entombed.len();
             old += found.new.iter().filter(|new| !**new).count();
         }
         let same = async |when: &str| {
@@ -366,7 +385,7 @@ async fn changes_and_writes_are_applied_in_order() {
     let request = queue.ask(Op::AddIfAbsent, &[1, 2, 3]);
     let exists = queue.change(empty());
     queue.run().await;
-    assert_eq!(live.await.unwrap().unwrap().sequence, 2);
+    assert_eq!(live.await.unwrap().unwrap().after.sequence, 2);
     assert_eq!(
         (disabled.await.unwrap(), again.await.unwrap()),
         (Ok(3), Ok(3))
@@ -438,10 +457,10 @@ async fn loaded_filters_are_used_while_other_requests_wait() {
         .map(|number| queue.ask(Op::Add, &[number]))
         .collect();
     queue.run().await;
-    let absent = absent.await.unwrap().unwrap().sequence;
+    let absent = absent.await.unwrap().unwrap().after.sequence;
     let mut last = 0;
     for other in others {
-        last = other.await.unwrap().unwrap().sequence;
+        last = other.await.unwrap().unwrap().after.sequence;
     }
     assert!(absent < last, "{absent} {last}");
 }
@@ -460,4 +479,32 @@ async fn unanswered_request_that_waits_for_filters_gives_its_permit_back() {
     drop(absent);
     queue.ask(Op::Add, &[3]).await.unwrap().unwrap();
     assert_eq!(requests(), 0.0);
+}
+
+#[tokio::test]
+async fn members_are_changed_by_the_window_of_the_generation_alone() {
+    for source in [None, Some("w")] {
+        let store = StoreWriter::new(Store::in_memory()).unwrap();
+        let facts = GenerationFacts {
+            from_window: source.map(|name| name.parse().unwrap()),
+            ..GenerationFacts::built_now_by("test")
+        };
+        let base = store.base(&audience()).await.unwrap();
+        let publication = store.publish(base).await.unwrap();
+        let published = publication.commit_keys(Vec::new(), filter(), 0.0001, facts);
+        published.await.unwrap();
+
+        for window in [None, Some("w"), Some("v")] {
+            let queue = Queue::new(&store, 1000);
+            let changes = [Op::Add, Op::Remove].map(|op| queue.ask_for(window, op, &[1]));
+            let tombstone = queue.ask_for(window, Op::Tombstone, &[2]);
+            queue.run().await;
+            for change in changes {
+                let refusal = change.await.unwrap().err();
+                let expected = (window != source).then_some(ApiError::Owned);
+                assert_eq!(refusal, expected, "{source:?} {window:?}");
+            }
+            tombstone.await.unwrap().unwrap();
+        }
+    }
 }

@@ -1,3 +1,4 @@
+use rtad_store::write::Change;
 use testkit::store::{Depot, Spec};
 use testkit::wait_until;
 use tokio::runtime::Runtime;
@@ -7,6 +8,12 @@ use super::super::super::telemetry::Telemetry;
 use super::super::counters::lag_of;
 use super::super::served::tests::Owned;
 use super::*;
+use crate::audience::WriteLimits;
+
+const LIMITS: WriteLimits = WriteLimits {
+    every: Duration::from_millis(5),
+    max_batch: 1000,
+};
 
 /// An owner of the window that feeds audience `a`, and its running follower.
 struct Following {
@@ -24,9 +31,8 @@ impl Following {
             config: owner.audience.clone(),
             window: Arc::clone(&owner.window),
             reports: Arc::clone(&owner.reports),
-            store: depot.writer(),
+            writers: Arc::new(Writers::new(depot.writer(), LIMITS, Arc::default())),
             times: FollowTimes {
-                every: Duration::from_millis(5),
                 retry: Duration::from_millis(20),
                 check: Duration::from_millis(50),
             },
