@@ -27,7 +27,6 @@ AUDIENCE = """
 [[audience]]
 name = "clicked"
 from_window = "interval"
-fpr = 0.0001
 """
 POD = """
 [server]

@@ -16,7 +16,6 @@ WINDOW = """
 name = "{durability}"
 length = "1h"
 capacity = {capacity}
-fpr = 1e-5
 durability = "{durability}"
 """
 # New keys answered as duplicates: ten times the rate of the windows.

@@ -26,7 +26,7 @@ use super::error::ApiError;
 /// Audiences read concurrently for a list.
 const PARALLEL_READS: usize = 8;
 /// False-positive rate of an audience created without one.
-const DEFAULT_FPR: f64 = 0.0001;
+pub const DEFAULT_FPR: f64 = 0.0001;
 
 /// State of an audience in the store.
 #[derive(Debug, Serialize)]

@@ -152,8 +152,8 @@ impl ApiError {
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency_key_reused",
                 "Key of another request",
-                "the Idempotency-Key was used for a request with another body within the window's \
-                 answers_time; nothing was counted",
+                "the Idempotency-Key was used for a request with another body within ten \
+                 minutes; nothing was counted",
             ),
             Self::NoValues => Problem::new(
                 StatusCode::CONFLICT,

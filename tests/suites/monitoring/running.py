@@ -39,7 +39,6 @@ state_dir = "windows"
 name = "clicks"
 length = "24h"
 capacity = 100_000
-fpr = 0.0001
 count = 100
 durability = "fsync"
 callback.id = "oaid"

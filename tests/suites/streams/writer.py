@@ -17,8 +17,6 @@ state_dir = "state"
 name = "clicks"
 length = "24h"
 capacity = 1_000_000
-# The tests need exact answers of some thousand devices.
-fpr = 1e-9
 count = 100
 durability = "fsync"
 """

@@ -11,7 +11,6 @@ use std::time::Duration;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_config::Document;
 use rtad_core::files::{may_be_unfinished, read_settled};
-use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use rtad_window::{AnswerLimits, Durability, Key, WindowSpec};
@@ -29,6 +28,10 @@ use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
 const EXAMPLE: &str = include_str!("config/example.toml");
 /// Ticks in the length of a sliding window: an entry may live 1/128 longer.
 pub const TICKS_PER_LENGTH: u16 = 128;
+/// Highest rate of new keys that are taken for duplicates, which the smallest slots keep.
+const NEW_KEY_FPR: f64 = 1e-5;
+/// Time for which a request with the same idempotency key gets its first answer again.
+const ANSWERS_TIME: Duration = Duration::from_secs(600);
 
 /// An invalid config file.
 #[derive(Debug, thiserror::Error)]
@@ -85,8 +88,6 @@ pub struct AudienceConfig {
     pub(super) name: AudienceName,
     pub(super) from_window: AudienceName,
     pub(super) min_count: u16,
-    pub(super) filter: FilterSpec,
-    pub(super) fpr: f64,
 }
 
 /// A valid config.
@@ -218,7 +219,7 @@ fn check(file: File, d: &mut Document<'_>) -> Config {
         let key = format!("audience[{index}]");
         let window = names.iter().position(|name| *name == table.from_window);
         match window.and_then(|index| file.window.get(index)) {
-            Some(window) => config.audiences.extend(audience(table, window, &key, d)),
+            Some(window) => config.audiences.push(audience(table, window, &key, d)),
             None => d.reject(&format!("{key}.from_window"), "the name of a [[window]]"),
         }
     }
@@ -311,7 +312,7 @@ fn window(
     d.require(&format!("{key}.capacity"), "the number of keys at a time");
     let spec = WindowSpec {
         capacity: table.capacity?,
-        fpr: table.fpr,
+        fpr: NEW_KEY_FPR,
         count: table.count,
         whole_keys: is_followed,
         lifetime: match length {
@@ -334,7 +335,7 @@ fn window(
         checkpoint_interval: table.checkpoint_interval,
         answers: AnswerLimits {
             memory_bytes: table.answers_memory,
-            time: table.answers_time,
+            time: ANSWERS_TIME,
         },
         take_over: false,
     })
@@ -352,33 +353,16 @@ fn audience(
     window: &WindowTable,
     key: &str,
     d: &mut Document<'_>,
-) -> Option<AudienceConfig> {
-    let AudienceTable {
-        name,
-        min_count,
-        fpr,
-        ..
-    } = table;
-    if !(1..=window.count).contains(min_count) {
+) -> AudienceConfig {
+    let min_count = table.min_count;
+    if !(1..=window.count).contains(&min_count) {
         let accepted = format!("1 to the window's count, {}", window.count);
         d.reject(&format!("{key}.min_count"), &accepted);
     }
-    match FilterSpec::for_fpr(FilterKind::Block512, *fpr) {
-        Ok(filter) => Some(AudienceConfig {
-            name: name.clone(),
-            from_window: window.name.clone(),
-            min_count: *min_count,
-            filter,
-            fpr: *fpr,
-        }),
-        Err(error) => {
-            let error = error.to_string();
-            d.reject(
-                &format!("{key}.fpr"),
-                error.rsplit("expected ").next().unwrap_or(&error),
-            );
-            None
-        }
+    AudienceConfig {
+        name: table.name.clone(),
+        from_window: window.name.clone(),
+        min_count,
     }
 }
 

@@ -165,7 +165,7 @@ pub fn describe() {
     describe_counter!("rtad_window_forgotten_total", "Entries erased on request");
     describe_counter!(
         "rtad_window_answers_evicted_total",
-        "Answers kept for retries that left before answers_time, for lack of answers_memory"
+        "Answers kept for retries that left before ten minutes, for lack of answers_memory"
     );
     describe_gauge!("rtad_window_entries", "Live entries");
     describe_gauge!("rtad_window_capacity", "Configured capacity");

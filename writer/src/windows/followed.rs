@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::error_chain::error_chain;
+use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{Current, DeltaEntry, Digest, GenerationFacts};
 use rtad_store::StoreError;
 use rtad_window::{Failure, Key, ListedKey};
@@ -27,6 +28,7 @@ use super::served::ServedWindow;
 use super::source::{SourceError, live_window};
 use crate::TOOL;
 use crate::audience::{WriteRequest, Writers, Written};
+use crate::audiences::DEFAULT_FPR;
 use crate::error::ApiError;
 use crate::op::Op;
 
@@ -386,8 +388,9 @@ impl Follower {
         let listed = self.window.handle.list(self.config.min_count).await?;
         let publication = store.publish(base).await?;
         let keys = device_keys(listed);
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, DEFAULT_FPR).expect("a valid rate");
         let published = publication
-            .commit_keys(keys, self.config.filter, self.config.fpr, facts)
+            .commit_keys(keys, filter, DEFAULT_FPR, facts)
             .await?;
 
         // The generation contains the devices with a tombstone too, so none are held. Deltas that

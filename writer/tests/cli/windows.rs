@@ -31,12 +31,12 @@ fn day() -> String {
     let zone = &*ZONE;
     format!(
         "[[window]]\nname = \"day\"\nlength = \"day\"\ntime_zone = \"{zone}\"\ncapacity = \
-         100_000\nfpr = 1e-9\ncount = 3\n"
+         100_000\ncount = 3\n"
     )
 }
 
 const FSYNC: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 5_000_000\n\
-                     fpr = 1e-9\ndurability = \"fsync\"\n";
+                     count = 2\ndurability = \"fsync\"\n";
 
 /// A running service with windows, on a directory.
 fn serve(sandbox: &Sandbox, windows: &str) -> Serve {

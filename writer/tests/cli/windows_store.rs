@@ -19,7 +19,7 @@ use crate::process::{Api, Serve, TOKEN};
 
 const EVENTS: &str = "/v1/windows/w/events";
 const WINDOW: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 100_000\n\
-                      fpr = 1e-9\ndurability = \"fsync\"\n";
+                      count = 2\ndurability = \"fsync\"\n";
 
 fn config(sandbox: &Sandbox, state: &str, windows: &str) {
     let dir = sandbox.path().join(state).display().to_string();

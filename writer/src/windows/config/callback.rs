@@ -21,7 +21,7 @@ pub struct CallbackConfig {
     #[serde(deserialize_with = "one_or_many")]
     pub(in super::super::super) id: Vec<CallbackId>,
     /// Parameter with an id of the click: a repeated callback with the same id of the click and
-    /// device counts once within `answers_time`.
+    /// device counts once within ten minutes.
     #[serde(default, deserialize_with = "parameter")]
     pub(in super::super::super) request_id: Option<String>,
     /// Parameter with the time of the click in seconds or milliseconds since 1970; unset = the time

@@ -119,10 +119,7 @@ pub struct WindowTable {
     pub(super) time_zone: Option<String>,
     /// Number of keys at a time. Required.
     pub(super) capacity: Option<u64>,
-    /// Highest rate of new keys that are taken for duplicates, at full capacity.
-    #[serde(default = "default_fpr")]
-    pub(super) fpr: f64,
-    /// Highest count of a key; 1 only tells new keys from duplicates.
+    /// Highest count of a key; 1 only tells new keys from duplicates, in half of the memory.
     #[serde(default = "one")]
     pub(super) count: u16,
     /// Events that survive: `fsync` keeps all; `interval` all at the end of the process, and all
@@ -143,14 +140,8 @@ pub struct WindowTable {
         serialize_with = "as_time"
     )]
     pub(super) checkpoint_interval: Duration,
-    /// Time for which a request with the same `Idempotency-Key` gets its first answer again.
-    #[serde(
-        default = "default_answers_time",
-        deserialize_with = "time::<_, _, SECOND, DAY>",
-        serialize_with = "as_time"
-    )]
-    pub(super) answers_time: Duration,
-    /// Memory of the answers kept for that; the oldest leave before their time.
+    /// Memory of the answers kept for ten minutes: a request with the same `Idempotency-Key` gets
+    /// its first one again. The oldest leave before their time.
     #[serde(
         default = "default_answers_memory",
         deserialize_with = "size::<_, { 1 << 20 }>",
@@ -183,21 +174,10 @@ pub struct AudienceTable {
     /// Lowest count of a member, up to the `count` of the window.
     #[serde(default = "one")]
     pub(super) min_count: u16,
-    /// False-positive rate of the audience's filters.
-    #[serde(default = "default_audience_fpr")]
-    pub(super) fpr: f64,
 }
 
 const fn one() -> u16 {
     1
-}
-
-const fn default_fpr() -> f64 {
-    1e-5
-}
-
-const fn default_audience_fpr() -> f64 {
-    1e-4
 }
 
 const fn default_sync_interval() -> Duration {
@@ -205,10 +185,6 @@ const fn default_sync_interval() -> Duration {
 }
 
 const fn default_checkpoint_interval() -> Duration {
-    Duration::from_secs(600)
-}
-
-const fn default_answers_time() -> Duration {
     Duration::from_secs(600)
 }
 

@@ -77,13 +77,11 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
         ),
         (
             SLIDING,
-            "time_zone = \"UTC\"\ncheckpoint_interval = \"1m\"\nsync_interval = \"1s\"\n\
-             fpr = 2.0",
+            "time_zone = \"UTC\"\ncheckpoint_interval = \"1m\"\nsync_interval = \"1s\"",
             &[
                 "writer.toml:6: [[window]] \"a\": time_zone is given for a time; accepted: length",
                 "writer.toml:7: [[window]] \"a\": checkpoint_interval is given for another durabil",
                 "writer.toml:8: [[window]] \"a\": sync_interval is given for another durability; a",
-                "writer.toml:9: [[window]] \"a\": fpr is 2.0; accepted: more than 0 and less than 1",
             ],
         ),
         (

@@ -20,7 +20,6 @@ impl ServedWindow {
             count: self.config.spec.count,
             entries: stats.window.entries,
             fill_ratio: stats.window.entries as f64 / self.config.spec.capacity as f64,
-            target_fpr: self.config.spec.fpr,
             expected_fpr: stats.window.expected_fpr,
             memory_bytes: stats.window.memory_bytes,
             durability: match self.config.durability {
@@ -51,7 +50,6 @@ pub struct WindowInfo<'a> {
     count: u16,
     entries: u64,
     fill_ratio: f64,
-    target_fpr: f64,
     expected_fpr: f64,
     memory_bytes: u64,
     durability: &'static str,
