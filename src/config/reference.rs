@@ -114,8 +114,9 @@ fn facts(path: &str, needs_restart: &[&str]) -> Vec<String> {
             || path == format!("{prefix}_file")
     };
     let takes_restart = needs_restart.iter().any(is_restart) && !path.starts_with(RELOADED);
-    let applied = if takes_restart { "restart" } else { "reload" };
-    facts.push(format!("**Applied by:** {applied}"));
+    if takes_restart {
+        facts.push("**Applied by:** restart".to_owned());
+    }
     facts
 }
 

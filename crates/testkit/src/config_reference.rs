@@ -5,6 +5,9 @@ use toml::{Table, Value};
 
 use crate::reference::wrap;
 
+/// The default of a key that may be absent. The page says it once, not at each key.
+const UNSET: &str = "unset";
+
 /// A mistake: its key, the value found, and the accepted values.
 pub struct Finding {
     /// The key, such as `platform[0].name`.
@@ -91,10 +94,10 @@ impl ConfigReference<'_> {
                 let docs = (self.describe)(table, key);
                 let docs = docs.unwrap_or_else(|| panic!("{general}: a field with a doc comment"));
                 let accepted = with_code(&self.accepted(&example, &path));
-                let mut facts = vec![
-                    format!("**Value:** {accepted}"),
-                    format!("**Default:** {default}"),
-                ];
+                let mut facts = vec![format!("**Value:** {accepted}")];
+                if default != UNSET {
+                    facts.push(format!("**Default:** {default}"));
+                }
                 facts.extend((self.facts)(&general));
                 let fact = |fact: &String| format!("- {}\n", wrap(fact).replace('\n', "\n  "));
                 let facts: String = facts.iter().map(fact).collect();
@@ -124,7 +127,7 @@ impl ConfigReference<'_> {
         let value = printed.as_table().and_then(|table| get(table, path));
         match value.filter(|value| value.as_str() != Some("<redacted>")) {
             Some(value) => format!("`{value}`"),
-            None => "unset".to_owned(),
+            None => UNSET.to_owned(),
         }
     }
 
