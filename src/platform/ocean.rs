@@ -193,6 +193,10 @@ impl Adapter for Ocean {
         match message.platform() {
             Platform::Android => read.attributes[Attribute::Os as usize] = "android".into(),
             Platform::Ios => read.attributes[Attribute::Os as usize] = "ios".into(),
+            Platform::Unknown if message.platform != Platform::Unknown as i32 => {
+                read.has_unknown_os = true;
+                read.note("os, not known", Value::Int(message.platform.into()));
+            }
             Platform::Unknown => {}
         }
 

@@ -197,8 +197,8 @@ impl Tencent {
         verdicts: &[Verdict],
     ) -> Option<TargetParts<'i>> {
         let verdict = verdict_of(verdicts, asked.known).filter(|verdict| verdict.bids())?;
-        let target_info = self.values.of(verdicts, asked.known);
-        let value = target_info.map_or(&[][..], |value| &value.target_info);
+        let values = self.values.of(verdicts, asked.known);
+        let value = values.map_or(&[][..], |values| &values.target_info);
         let tag = verdict
             .tag
             .map_or(&[][..], |tag| &self.tags[usize::from(tag)].target_info);
@@ -278,7 +278,7 @@ impl Adapter for Tencent {
 
         read_ids(&message.device, read);
         read.cached_kind = cached_kind(&message.device);
-        read.attributes[Attribute::Os as usize] = os(message.device.os);
+        read_os(message.device.os, read);
         read.attributes[Attribute::RequestType as usize] = match message.request_type {
             RequestType::Normal => "normal".into(),
             RequestType::Click => "click".into(),
@@ -292,7 +292,7 @@ impl Adapter for Tencent {
                     let id = ad.out_target_id;
                     let known = id.and_then(|id| self.strategies.find(|known| known.is_text(id)));
                     Asked {
-                        id: id.map_or("(none)".into(), Value::Bytes),
+                        id: id.map_or(Value::Absent, Value::Bytes),
                         known,
                         ad: ad.adgroup_id,
                     }
@@ -368,19 +368,27 @@ fn cached_kind(device: &request::Device<'_>) -> Option<IdKind> {
     })
 }
 
-/// One of [`crate::strategy::OS_WORDS`]; absent if it is unknown.
-fn os(number: i32) -> Value<'static> {
-    let word = match device::Os::try_from(number) {
-        Ok(device::Os::Ios) => "ios",
-        Ok(device::Os::Android) => "android",
-        Ok(device::Os::Harmony) => "harmony",
-        Ok(device::Os::Windows) => "windows",
-        Ok(device::Os::Mac) => "mac",
-        Ok(device::Os::Symbian) => "symbian",
-        Ok(device::Os::Java) => "java",
-        Ok(device::Os::Unknown) | Err(_) => return Value::Absent,
+/// Reads the attribute as one of [`crate::strategy::OS_WORDS`].
+fn read_os(number: Option<i32>, read: &mut Read<'_>) {
+    let Some(number) = number else {
+        return;
     };
-    word.into()
+    let Ok(os) = device::Os::try_from(number) else {
+        read.has_unknown_os = true;
+        return read.note("os, not known", Value::Int(number.into()));
+    };
+
+    let word = match os {
+        device::Os::Ios => "ios",
+        device::Os::Android => "android",
+        device::Os::Harmony => "harmony",
+        device::Os::Windows => "windows",
+        device::Os::Mac => "mac",
+        device::Os::Symbian => "symbian",
+        device::Os::Java => "java",
+        device::Os::Unknown => return,
+    };
+    read.attributes[Attribute::Os as usize] = word.into();
 }
 
 /// Adds every id, and marks those that the platform lists as unreliable.

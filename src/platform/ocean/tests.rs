@@ -2,6 +2,7 @@ use const_hex::{decode, encode as hex};
 use prost::Message as _;
 
 use super::*;
+use crate::platform::adapter::{Admission, RequestHead};
 use crate::platform::failure::Failure;
 use crate::platform::ids::MAX_ASKED;
 use crate::platform::testing::{
@@ -343,4 +344,26 @@ fn bid_with_a_value_has_one_score() {
         quality: 0.75,
     };
     assert_eq!([score(1), score(2)], [Some(quality), None]);
+}
+
+#[test]
+fn unknown_platform_is_counted_as_an_unknown_os() {
+    for (platform, is_unknown) in [(1, false), (7, true)] {
+        let request = Req {
+            platform,
+            ..Req::default()
+        };
+        let (headers, body) = (http::HeaderMap::new(), request.encode_to_vec().into());
+        let request = Request {
+            admission: Admission::Granted,
+            head: RequestHead {
+                headers: &headers,
+                query: None,
+            },
+            body: &body,
+        };
+        let (platform, mut read) = (adapter(), Read::default());
+        platform.read(&request, &mut read).unwrap();
+        assert_eq!(read.has_unknown_os, is_unknown);
+    }
 }

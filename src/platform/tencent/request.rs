@@ -1,12 +1,14 @@
 //! Decoder of requests: the fields that rtad reads, borrowed from the body.
 //!
 //! As in the platform's own decoder, the last value of a field wins, devices are merged, and an
-//! unknown `request_type` is skipped. The tests compare it with prost's decoder.
+//! unknown value of an enum does not replace a known one. The tests compare it with prost's
+//! decoder.
 
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, int32};
 
 use super::RequestType;
+use super::device::{CachedDeviceIdType, Os};
 use crate::platform::fields::{ProtoField, fields};
 
 /// `RtaRequest`
@@ -23,7 +25,7 @@ pub struct Message<'a> {
 /// `Device`
 #[derive(Default)]
 pub struct Device<'a> {
-    pub os: i32,
+    pub os: Option<i32>,
     pub idfa_md5sum: Option<&'a [u8]>,
     pub imei_md5sum: Option<&'a [u8]>,
     pub android_id_md5sum: Option<&'a [u8]>,
@@ -83,7 +85,7 @@ impl<'a> Device<'a> {
     fn merge(&mut self, device: &'a [u8]) -> Result<(), DecodeError> {
         fields(device, |field| {
             match field.number {
-                1 => self.os = number(field)?,
+                1 => take_enum::<Os>(&mut self.os, number(field)?),
                 2 => self.idfa_md5sum = Some(field.bytes()?),
                 3 => self.imei_md5sum = Some(field.bytes()?),
                 4 => self.android_id_md5sum = Some(field.bytes()?),
@@ -95,7 +97,7 @@ impl<'a> Device<'a> {
                     let doubtful = &mut self.doubtful_ids;
                     int32::merge_repeated(wire, doubtful, rest, DecodeContext::default())?;
                 }
-                10 => self.cached_kind = Some(number(field)?),
+                10 => take_enum::<CachedDeviceIdType>(&mut self.cached_kind, number(field)?),
                 13 => self.qaids.push(Qaid::decode(field.bytes()?)?),
                 14 => self.openids.push(openid(field.bytes()?)?),
                 _ => field.skip()?,
@@ -147,6 +149,13 @@ fn openid(info: &[u8]) -> Result<Option<&[u8]>, DecodeError> {
         Ok(())
     })?;
     Ok(openid)
+}
+
+/// Takes a value of an enum of proto2: an unknown one does not replace a known one.
+fn take_enum<E: TryFrom<i32>>(kept: &mut Option<i32>, number: i32) {
+    if kept.is_none() || E::try_from(number).is_ok() {
+        *kept = Some(number);
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "defined by the format")]

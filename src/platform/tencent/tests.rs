@@ -2,6 +2,7 @@ use const_hex::{decode, encode as hex};
 use prost::Message as _;
 
 use super::*;
+use crate::platform::adapter::{Admission, RequestHead};
 use crate::platform::failure::Failure;
 use crate::platform::ids::MAX_ASKED;
 use crate::platform::testing::{
@@ -309,7 +310,7 @@ fn unknown_fields_are_skipped_and_last_value_wins() {
         ]
     );
 
-    // request_type 77, cached_deviceid_type 77, os 77 (not read).
+    // request_type 77, cached_deviceid_type 77, os 77.
     let (response, script) = ask(bytes("4202084d2a04084d504d"), &[BID, NO_BID]);
     assert_eq!(response.code, Some(0));
     assert!(
@@ -317,6 +318,35 @@ fn unknown_fields_are_skipped_and_last_value_wins() {
             .notes
             .contains(&"cached_deviceid_type: unknown".to_owned())
     );
+}
+
+/// As in the platform's decoder, an unknown value of an enum leaves the field as it is.
+#[test]
+fn unknown_os_and_cached_kind_do_not_replace_known_ones() {
+    for (device, os, is_unknown) in [
+        ("08015005", "ios", false),
+        ("0801084d5005504d", "ios", false),
+        ("084d0801504d5005", "ios", false),
+        ("084d5005", "", true),
+        ("5005", "", false),
+    ] {
+        let body = bytes(&format!("2a{:02x}{device}", device.len() / 2));
+        let (headers, platform) = (http::HeaderMap::new(), adapter());
+        let request = Request {
+            admission: Admission::Granted,
+            head: RequestHead {
+                headers: &headers,
+                query: None,
+            },
+            body: &body,
+        };
+        let mut read = Read::default();
+        platform.read(&request, &mut read).unwrap();
+        let found = &read.attributes[Attribute::Os as usize];
+        assert_eq!(found.to_string(), os, "{device}");
+        assert_eq!(read.has_unknown_os, is_unknown, "{device}");
+        assert_eq!(read.cached_kind, Some(IdKind::Mac), "{device}");
+    }
 }
 
 #[test]
