@@ -197,14 +197,14 @@ impl Strategy {
     #[inline]
     pub fn decide(&self, facts: &Facts<'_>) -> Decision {
         let mut decision = match facts.looked_up {
-            LookedUp::All | LookedUp::First => self.decide_by_rules(facts),
+            LookedUp::All | LookedUp::TooMany => self.decide_by_rules(facts),
             LookedUp::None => Decision::of(self.no_device, Reason::NoDevice),
             LookedUp::Unread => self.unavailable(),
         };
 
         if decision.is_bid() && !self.values.is_empty() {
             decision.value = match facts.looked_up {
-                LookedUp::All | LookedUp::First => ChosenValue::first(&self.values, facts),
+                LookedUp::All | LookedUp::TooMany => ChosenValue::first(&self.values, facts),
                 LookedUp::None | LookedUp::Unread => ChosenValue::default_of(&self.values),
             };
         }

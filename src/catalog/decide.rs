@@ -2,7 +2,7 @@
 //! verdicts count.
 
 use std::borrow::Cow;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::served::{Catalog, ServedPlatform};
 use crate::platform::api::NamedDecision;
@@ -10,7 +10,8 @@ use crate::platform::{
     Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
 };
 use crate::strategy::{
-    Assignment, Assignments, AudienceAnswer, Experiment, Facts, LookedUp, Membership, Tier, Units,
+    Assignment, Assignments, AudienceAnswer, Experiment, Facts, LookedUp, Membership, Reason, Tier,
+    Units,
 };
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
@@ -156,7 +157,7 @@ impl RequestKeys {
         match self.coverage {
             Coverage::Complete if self.keys.is_empty() => LookedUp::None,
             Coverage::Complete => LookedUp::All,
-            Coverage::TooMany => LookedUp::First,
+            Coverage::TooMany => LookedUp::TooMany,
             Coverage::Nothing => LookedUp::Unread,
         }
     }
@@ -289,7 +290,7 @@ impl Catalog {
             for audience in &served.audiences {
                 if facts.answer_of(*audience).is_none() {
                     let has_tiers = self.has_tiers(*audience);
-                    facts.answer(*audience, self.ask(*audience, keys, has_tiers));
+                    facts.set_answer(*audience, self.ask(*audience, keys, has_tiers));
                 }
             }
         }
@@ -313,7 +314,7 @@ impl Catalog {
             return;
         }
         for (index, audience) in self.audiences().iter().enumerate() {
-            facts.answer(index, self.ask(index, keys, !audience.has_no_values()));
+            facts.set_answer(index, self.ask(index, keys, !audience.has_no_values()));
         }
     }
 
@@ -357,7 +358,7 @@ impl Catalog {
     /// cap that is full. Says until when each verdict holds.
     #[inline]
     pub fn admit(&self, keys: &RequestKeys, at: Instant, verdicts: &mut Verdicts) {
-        if !self.has_changes {
+        if !self.has_caps_or_times {
             return;
         }
         for verdict in verdicts {
@@ -365,19 +366,41 @@ impl Catalog {
                 let refusal = self.caps().admit(verdict.strategy, &keys.keys, at);
                 verdict.decision = refusal.unwrap_or(verdict.decision);
             }
-            verdict.changes_in = self.changes_in(verdict.strategy, verdict.decision, at);
+            verdict.changes_in = self.holds_for(verdict, keys, at, None);
         }
     }
 
-    /// [`Self::admit`] without counting.
-    pub fn would_admit(&self, keys: &RequestKeys, at: Instant, verdicts: &mut Verdicts) {
+    /// [`Self::admit`] without counting, by the schedules of `time` if one is given.
+    pub fn would_admit(
+        &self,
+        keys: &RequestKeys,
+        at: Instant,
+        time: Option<SystemTime>,
+        verdicts: &mut Verdicts,
+    ) {
         for verdict in verdicts {
             if verdict.bids() {
                 let refusal = self.caps().would_refuse(verdict.strategy, &keys.keys, at);
                 verdict.decision = refusal.unwrap_or(verdict.decision);
             }
-            verdict.changes_in = self.changes_in(verdict.strategy, verdict.decision, at);
+            verdict.changes_in = self.holds_for(verdict, keys, at, time);
         }
+    }
+
+    /// Time for which a verdict holds for the same device: none if its ids were not read, as a cap
+    /// may have counted it before.
+    #[inline]
+    fn holds_for(
+        &self,
+        verdict: &Verdict,
+        keys: &RequestKeys,
+        at: Instant,
+        time: Option<SystemTime>,
+    ) -> Option<Duration> {
+        if verdict.decision.reason == Reason::Capped && keys.coverage == Coverage::Nothing {
+            return Some(Duration::ZERO);
+        }
+        self.changes_in(verdict.strategy, verdict.decision, at, time)
     }
 
     /// Counts the verdicts about a platform's request.

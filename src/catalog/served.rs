@@ -1,7 +1,7 @@
 //! Catalog: the audiences, strategies and platforms that a pod serves, and their counters.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
@@ -32,8 +32,9 @@ pub struct Catalog {
     caps: ServedCaps,
     /// Whether a strategy has a cap.
     pub(super) has_caps: bool,
-    /// Whether a verdict may change with time, or from one request of a device to the next.
-    pub(super) has_changes: bool,
+    /// Whether a strategy has a cap, a schedule, or answers that differ between requests of a
+    /// device: then verdicts are admitted, and hold for a time.
+    pub(super) has_caps_or_times: bool,
     /// Whether any strategy answers nothing.
     has_shadow: bool,
     /// Whether a strategy has values.
@@ -202,7 +203,7 @@ impl Catalog {
         }
 
         let has_caps = strategies.iter().any(|strategy| strategy.cap.is_some());
-        let has_changes = has_caps
+        let has_caps_or_times = has_caps
             || strategies
                 .iter()
                 .any(|strategy| strategy.schedule.is_some() || strategy.is_per_request());
@@ -211,7 +212,7 @@ impl Catalog {
             has_shadow,
             has_values,
             has_caps,
-            has_changes,
+            has_caps_or_times,
             caps: ServedCaps::new(caps, &strategies),
             rules: Arc::new(Rules::new(strategies)),
             strategies: served.into(),
@@ -381,20 +382,33 @@ impl Catalog {
 
     /// Time from `at` until the strategy may decide otherwise than by this decision about the same
     /// device: its cap counts anew, or its schedule changes. `None` without both, zero if another
-    /// request may differ. Outside its schedule, only that matters.
+    /// request may differ. Outside its schedule, only that matters. The schedule is that of `time`
+    /// if one is given, in place of now.
     ///
     /// # Panics
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn changes_in(&self, index: usize, decision: Decision, at: Instant) -> Option<Duration> {
+    pub(super) fn changes_in(
+        &self,
+        index: usize,
+        decision: Decision,
+        at: Instant,
+        time: Option<SystemTime>,
+    ) -> Option<Duration> {
         let is_of_schedule = decision.reason == Reason::NotScheduled;
         if self.strategies[index].is_per_request && !is_of_schedule {
             return Some(Duration::ZERO);
         }
 
-        let schedule = self.strategy(index).schedule.as_ref();
-        let schedule_change = schedule.and_then(|schedule| schedule.changes_in(at));
+        let schedule_change = match (&self.strategy(index).schedule, time) {
+            (Some(schedule), None) => schedule.changes_in(!is_of_schedule, at),
+            (Some(schedule), Some(time)) => {
+                let change = schedule.next_change(time);
+                change.and_then(|change| change.duration_since(time).ok())
+            }
+            (None, _) => None,
+        };
         if is_of_schedule {
             return schedule_change;
         }
@@ -429,7 +443,7 @@ impl Catalog {
             has_shadow: self.has_shadow,
             has_values: self.has_values,
             has_caps: self.has_caps,
-            has_changes: self.has_changes,
+            has_caps_or_times: self.has_caps_or_times,
             platforms: Arc::clone(&self.platforms),
             experiments: Arc::clone(&self.experiments),
             config_id: Arc::clone(&self.config_id),

@@ -128,7 +128,7 @@ pub fn decide(explainer: &Explainer<'_>, captured: &Captured<'_>) -> Outcome {
     }
     let mut verdicts = Verdicts::new();
     catalog.decide(indexes.iter().copied(), &facts, &mut verdicts);
-    catalog.would_admit(&trace.keys, Instant::now(), &mut verdicts);
+    catalog.would_admit(&trace.keys, Instant::now(), captured.at, &mut verdicts);
     let decisions = catalog.named_decisions(indexes, &verdicts, &facts);
     let bytes = api::encode(request.request_id.as_deref(), &decisions);
 

@@ -113,7 +113,7 @@ fn read(
     let all = 0..catalog.strategies().len();
     let mut verdicts = Verdicts::new();
     catalog.decide(all, &device.facts, &mut verdicts);
-    catalog.would_admit(&keys, Instant::now(), &mut verdicts);
+    catalog.would_admit(&keys, Instant::now(), asked.at, &mut verdicts);
     let mut named = Vec::new();
     for (index, strategy) in catalog.strategies().enumerate() {
         named.push((strategy.name.clone(), Some(index)));

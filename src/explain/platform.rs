@@ -41,7 +41,7 @@ pub fn decide(explainer: &Explainer<'_>, platform: &Platform, captured: &Capture
             catalog.pause_at(time, &mut facts);
         }
         catalog.decide(read.strategies(), &facts, answered);
-        catalog.would_admit(&trace.keys, at, answered);
+        catalog.would_admit(&trace.keys, at, captured.at, answered);
         decided.push((trace, answered.clone()));
         catalog.remove_shadow(answered);
     });

@@ -140,7 +140,7 @@ pub fn facts<'f, 'd: 'f, 'r: 'f>(
 fn looked_up(ids: LookedUp) -> LookedUpIds {
     match ids {
         LookedUp::All => LookedUpIds::All,
-        LookedUp::First => LookedUpIds::TooMany,
+        LookedUp::TooMany => LookedUpIds::TooMany,
         LookedUp::None => LookedUpIds::None,
         LookedUp::Unread => LookedUpIds::Unread,
     }
@@ -172,6 +172,7 @@ fn of_decision<'f>(
 ) -> DecisionFact<'f> {
     let strategy = decided.catalog.strategy(index);
     let value = strategy.value_of(decision);
+    let has_schedule = strategy.schedule.is_some();
     DecisionFact {
         strategy: &strategy.name,
         bid: decision.is_bid(),
@@ -181,7 +182,7 @@ fn of_decision<'f>(
             .refusing_condition(index, decision, decided.facts),
         shadow: strategy.is_shadow,
         cap: cap(decided, index, decision),
-        scheduled: strategy.schedule.as_ref().map(|schedule| schedule.holds()),
+        scheduled: has_schedule.then(|| !decided.facts.paused.contains(&index)),
         numbers: ValueKey::ALL.map(|key| value?.get(key)),
     }
 }

@@ -253,7 +253,7 @@ impl Rules {
         gaps: &mut Gaps,
     ) {
         match facts.looked_up {
-            LookedUp::All | LookedUp::First => {}
+            LookedUp::All | LookedUp::TooMany => {}
             LookedUp::None | LookedUp::Unread => return,
         }
 
@@ -299,7 +299,7 @@ impl Rules {
     fn facts<'a>(&self, logged: &LoggedFacts<'a>, parts: &Assignments) -> Facts<'a> {
         let looked_up = match logged.ids {
             LookedUpIds::All => LookedUp::All,
-            LookedUpIds::TooMany => LookedUp::First,
+            LookedUpIds::TooMany => LookedUp::TooMany,
             LookedUpIds::None => LookedUp::None,
             LookedUpIds::Unread => LookedUp::Unread,
         };
@@ -311,12 +311,12 @@ impl Rules {
 
         // If no id that was read was usable, the pod looked nothing up, but another may be a
         // member.
-        let has_no_answers = looked_up == LookedUp::First && logged.audiences.is_empty();
+        let has_no_answers = looked_up == LookedUp::TooMany && logged.audiences.is_empty();
         for audience in 0..self.audiences.len() {
             if has_no_answers {
                 facts.set_membership(audience, Membership::Unavailable);
             } else if let Some(fact) = self.fact(audience, logged) {
-                facts.answer(audience, answer_of(fact));
+                facts.set_answer(audience, answer_of(fact));
             }
         }
         facts

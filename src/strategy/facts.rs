@@ -16,7 +16,7 @@ pub enum LookedUp {
     /// All that are usable.
     All,
     /// The first ones. Another id might be a member, so they prove membership only.
-    First,
+    TooMany,
     /// None, as none is usable.
     None,
     /// None, as the request is unreadable.
@@ -81,7 +81,7 @@ impl<'a> Facts<'a> {
     ///
     /// If there is no such audience.
     #[inline]
-    pub fn answer(&mut self, audience: usize, answer: AudienceAnswer) {
+    pub fn set_answer(&mut self, audience: usize, answer: AudienceAnswer) {
         self.memberships[audience] = Some(answer.membership);
         if answer.tier != Tier::None && self.tiers.is_empty() {
             self.tiers.resize(self.memberships.len(), Tier::None);
@@ -98,7 +98,7 @@ impl<'a> Facts<'a> {
     /// If there is no such audience.
     pub fn set_membership(&mut self, audience: usize, membership: Membership) {
         let tier = Tier::None;
-        self.answer(audience, AudienceAnswer { membership, tier });
+        self.set_answer(audience, AudienceAnswer { membership, tier });
     }
 
     /// The answer of an audience; `None` if it was not asked.
@@ -117,7 +117,7 @@ impl<'a> Facts<'a> {
         };
         match membership {
             // An id that was not looked up may be a member.
-            Membership::NotMember if self.looked_up == LookedUp::First => Membership::Unavailable,
+            Membership::NotMember if self.looked_up == LookedUp::TooMany => Membership::Unavailable,
             membership => membership,
         }
     }
@@ -163,11 +163,11 @@ pub mod tests {
         let mut facts = facts(&[Membership::Member, Membership::NotMember]);
         let tier = Tier::Value(7);
         let membership = Membership::Member;
-        facts.answer(0, AudienceAnswer { membership, tier });
+        facts.set_answer(0, AudienceAnswer { membership, tier });
         assert_eq!(facts.membership(1), Membership::NotMember);
         assert_eq!(facts.tier(0), tier);
 
-        facts.looked_up = LookedUp::First;
+        facts.looked_up = LookedUp::TooMany;
         assert_eq!(facts.membership(0), Membership::Member);
         assert_eq!(facts.membership(1), Membership::Unavailable);
         assert_eq!(facts.tier(0), Tier::Unknown);

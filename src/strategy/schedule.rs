@@ -1,7 +1,7 @@
 //! The schedule of a strategy: one bit per schedule, so that no request reads a clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use rtad_core::schedule::Schedule;
@@ -15,21 +15,22 @@ pub struct Scheduled {
 
 #[derive(Debug)]
 struct ScheduleState {
-    holds: AtomicBool,
     began: Instant,
-    /// Seconds from `began` to the next change; `NEVER` without one.
-    changes_at: AtomicU64,
+    /// Seconds from `began` to the next change, `NEVER` without one; over them [`HOLDS`]. In one
+    /// word, so that a request around a change reads both of one time.
+    word: AtomicU64,
 }
 
-const NEVER: u64 = u64::MAX;
+/// Bit of a schedule that holds.
+const HOLDS: u64 = 1 << 63;
+const NEVER: u64 = HOLDS - 1;
 
 impl Scheduled {
     /// A schedule at the current time.
     pub fn new(schedule: Schedule) -> Self {
         let state = ScheduleState {
-            holds: AtomicBool::new(false),
             began: Instant::now(),
-            changes_at: AtomicU64::new(NEVER),
+            word: AtomicU64::new(NEVER),
         };
         let scheduled = Self {
             schedule: Arc::new(schedule),
@@ -43,12 +44,18 @@ impl Scheduled {
     /// Whether it holds, as of the last call of [`Self::follow`].
     #[inline]
     pub fn holds(&self) -> bool {
-        self.state.holds.load(Ordering::Relaxed)
+        self.state.word.load(Ordering::Relaxed) & HOLDS != 0
     }
 
-    /// Time from `at` to its next change; `None` if it never changes.
-    pub fn changes_in(&self, at: Instant) -> Option<Duration> {
-        let changes_at = self.state.changes_at.load(Ordering::Relaxed);
+    /// Time from `at` to the next change of a schedule that a request found to hold or not; zero if
+    /// it has changed since, `None` if it never changes.
+    pub fn changes_in(&self, held: bool, at: Instant) -> Option<Duration> {
+        let word = self.state.word.load(Ordering::Relaxed);
+        if (word & HOLDS != 0) != held {
+            return Some(Duration::ZERO);
+        }
+
+        let changes_at = word & !HOLDS;
         let since = at.saturating_duration_since(self.state.began);
         (changes_at != NEVER).then(|| Duration::from_secs(changes_at).saturating_sub(since))
     }
@@ -60,9 +67,15 @@ impl Scheduled {
             .next_change(wall)
             .and_then(|at| at.duration_since(wall).ok());
         let changes_at = left.map_or(NEVER, |left| (now + left - self.state.began).as_secs());
-        self.state.changes_at.store(changes_at, Ordering::Relaxed);
+
         let holds = self.schedule.holds_at(wall);
-        self.state.holds.swap(holds, Ordering::Relaxed) != holds
+        let word = if holds {
+            changes_at | HOLDS
+        } else {
+            changes_at
+        };
+        let before = self.state.word.swap(word, Ordering::Relaxed);
+        (before & HOLDS != 0) != holds
     }
 
     /// Whether the schedule holds at a time.
@@ -106,15 +119,17 @@ mod tests {
         let (hour, second) = (Duration::from_secs(3600), Duration::from_secs(1));
         let now = Instant::now();
         assert!(!scheduled.follow(start - second, now));
-        assert!(scheduled.changes_in(now).unwrap() <= second);
+        assert!(scheduled.changes_in(false, now).unwrap() <= second);
         assert!(scheduled.follow(start, now) && copy.holds());
-        let left = copy.changes_in(now + second).unwrap();
+        // A request that began before the change.
+        assert_eq!(copy.changes_in(false, now), Some(Duration::ZERO));
+        let left = copy.changes_in(true, now + second).unwrap();
         assert!(
             left <= hour - second && left > hour - 3 * second,
             "{left:?}"
         );
         // The clock is set back.
         assert!(scheduled.follow(start - hour, now) && !copy.holds());
-        assert!(!scheduled.follow(start + hour, now) && copy.changes_in(now).is_none());
+        assert!(!scheduled.follow(start + hour, now) && copy.changes_in(false, now).is_none());
     }
 }

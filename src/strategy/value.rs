@@ -269,7 +269,7 @@ mod tests {
             let mut facts = facts(&answers);
             for (audience, tier) in tiers.into_iter().enumerate() {
                 let membership = answers[audience];
-                facts.answer(audience, AudienceAnswer { membership, tier });
+                facts.set_answer(audience, AudienceAnswer { membership, tier });
             }
             let chosen = ChosenValue::first(&values, &facts);
             (chosen.index.unwrap(), chosen.is_fallback)

@@ -328,3 +328,19 @@ fn strategies_share_a_cap() {
     let caps = [0, 1, 2].map(|index| strategies[index]["cap"].as_str());
     assert_eq!(caps, [Some("daily"), None, Some("daily")], "{explained:#}");
 }
+
+/// The device of a body that was not read may be one that the full cap has counted.
+#[test]
+fn refusal_of_an_unreadable_body_is_cached_for_a_second() {
+    let rules = rules(1).replace("cap = \"daily\"", "cap = \"daily\"\nunavailable = \"bid\"");
+    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, "/rta/tencent", 1).0, Some(0));
+
+    let answer = client.post("/rta/tencent", vec![0xff]);
+    let response = RtaResponse::decode(&answer.body[..]).unwrap();
+    assert_eq!(
+        (response.code, response.response_cache_time),
+        (Some(1), Some(1))
+    );
+}
