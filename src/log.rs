@@ -8,11 +8,10 @@
 //! |---|---|---|
 //! | `key` | the secret: HMACs of devices, and the sample of devices | |
 //! | `allowance` | rows that a pod may write in a second | |
-//! | `backoff` | time between attempts | |
 //! | `facts` | a request and its verdicts as a row | |
 //! | `tap` | one worker's requests to its ring | `key`, `allowance`, `facts` |
-//! | `upload` | files to a bucket, and their end | `backoff` |
-//! | `thread` | rings to files | `key`, `allowance`, `backoff`, `tap`, `upload` |
+//! | `upload` | files to a bucket, and their end | |
+//! | `thread` | rings to files | `key`, `allowance`, `tap`, `upload` |
 
 mod allowance;
 mod facts;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the caller's | signals, and the accept loop of the decision port |
 //! | `admin` | the admin port, upkeep of histograms, watching the config |
-//! | `sync` | polling the store: a mount that hangs must not stop the probes |
+//! | `sync` | polling the store, and schedules: a mount that hangs must not stop the probes |
 //! | `caps` | ends of caps' periods, their files and leases |
 //! | `worker-N` | connections of the decision port |
 //! | `log`, `log-files` | files of the decision log; their upload and end |

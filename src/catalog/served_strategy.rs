@@ -11,7 +11,8 @@ use crate::telemetry::{PlainCounter, Telemetry, ValueLabels};
 pub(super) struct ServedStrategy {
     /// Its audiences, by index, each once.
     pub(super) audiences: Vec<usize>,
-    /// Whether its answers depend on a request's attributes.
+    /// Whether its answers depend on attributes of a request, not only on `os`, which is the
+    /// device's.
     pub(super) is_per_request: bool,
     /// Its leaves.
     pub(super) leaves: Vec<NamedLeaf>,

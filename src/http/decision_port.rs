@@ -1,7 +1,7 @@
-//! The decision port: an axum application behind a layer that answers the hot paths.
+//! The decision port: a service that answers the hot paths, and an axum router for all others.
 //!
-//! The layer answers the paths of platforms, which are in the catalog, and `GET /v1/check`: the
-//! router would cost more than their answers. Every other request goes to the router.
+//! [`DecisionService`] answers the paths of platforms, which are in the catalog, and
+//! `GET /v1/check`: the router would cost more than their answers.
 
 use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};

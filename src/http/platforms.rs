@@ -35,9 +35,13 @@ pub fn answer(
                 let catalog = app.serving.load();
                 let served = catalog.platform_at(head.uri.path())?;
                 let has_credentials = served.platform.access.admits(&head.headers);
-                has_credentials.then(|| app.permit(length, Share::Whole))?
+                if !has_credentials {
+                    return None;
+                }
+                app.permit(length, Share::Whole)
             })
             .await
+            // The bytes are whole: their permit ends here.
             .map(|read| read.bytes)
             .map_err(failure_of);
 
@@ -59,7 +63,7 @@ pub fn answer(
         };
 
         let mut row = app.log.as_ref().map(|log| log.begin());
-        let mut answer = LoggedAnswer {
+        let mut logged = LoggedAnswer {
             platform: &served.platform.name,
             failure: None,
             raw: None,
@@ -67,7 +71,8 @@ pub fn answer(
         };
 
         let mut read = Read::default();
-        let decide = |read: &Read<'_>, verdicts: &mut Verdicts| {
+        // Called once per device: again after a failure, not at all of a refused caller.
+        let decide_and_record = |read: &Read<'_>, verdicts: &mut Verdicts| {
             let mut keys = catalog.no_keys();
             catalog.add_keys(served, &app.ids, read, &mut keys);
             // The memory of the caps is read while the audiences are looked up.
@@ -91,25 +96,28 @@ pub fn answer(
                 row.decided(&catalog, &decided);
                 if read.is_of_batch() {
                     // The body has the ids of other devices.
-                    row.finish_device(&catalog, &answer);
+                    row.finish_device(&catalog, &logged);
                 }
             }
             catalog.remove_shadow(verdicts);
         };
-        let answered =
-            served
-                .platform
-                .respond(Admission::ByHeaders, seen, &body, &mut read, decide);
+        let answered = served.platform.respond(
+            Admission::ByHeaders,
+            seen,
+            &body,
+            &mut read,
+            decide_and_record,
+        );
 
         if let Some(row) = row {
-            answer.failure = answered.failure();
+            logged.failure = answered.failure();
             if read.purpose != Purpose::Devices {
-                answer.raw = Some(Raw {
+                logged.raw = Some(Raw {
                     query: seen.query,
                     body: body.as_deref().unwrap_or_default(),
                 });
             }
-            row.finish(&catalog, &answer);
+            row.finish(&catalog, &logged);
         }
         drop(read);
 

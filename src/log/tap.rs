@@ -194,14 +194,14 @@ impl PendingRow<'_> {
             .causes(is_always, request_id, keys, decisions.clone());
         if let Some(causes) = causes {
             // A replay under other rules may read any audience.
-            let mut facts = facts.clone();
-            catalog.complete(keys, &mut facts);
+            let mut all_facts = facts.clone();
+            catalog.complete(keys, &mut all_facts);
             let mut numbers = Numbers::default();
             let decided = Decided {
                 catalog,
                 request: &LoggedRequest::of_read(read, &mut numbers),
                 keys,
-                facts: &facts,
+                facts: &all_facts,
                 at,
             };
             self.chosen = self.tap.encode(&decided, causes, decisions);
@@ -298,6 +298,7 @@ impl LogTap {
             };
         }
 
+        // The answer will be a failure; the filter wants it or not when it is known which.
         let may_fail = keys.looked_up() == LookedUp::Unread && filter.failures.contains(&true);
         if !is_always && !is_sampled && !may_fail {
             return None;

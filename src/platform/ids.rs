@@ -71,7 +71,8 @@ impl IdCounts {
 
     /// Counts an operating system that is not known.
     pub fn count_unknown_os(&self) {
-        self.os.add(0, 0, 1);
+        let [usable, blank, malformed] = [0, 0, 1];
+        self.os.add(usable, blank, malformed);
     }
 }
 

@@ -43,7 +43,8 @@ pub struct Read<'a> {
     pub skipped: SmallVec<[SkippedId<'a>; 2]>,
     /// Whether its `os` is not known, and therefore absent.
     pub has_unknown_os: bool,
-    /// A failed check that is counted beside the answer.
+    /// A failed check that is counted beside the answer: of a signature in `observe` mode, or too
+    /// many ids.
     pub observed: Option<Failure>,
     /// The body.
     pub(super) body: Option<&'a Bytes>,

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::connections::{Connections, RequestService};
 
-/// The worker threads of a port.
+/// The worker threads of a port. A connection is sent with its permit `P`, which it holds.
 #[derive(Debug)]
 pub struct Workers<P> {
     workers: Vec<Worker<P>>,

@@ -85,6 +85,7 @@ impl TargetParts<'_> {
     }
 
     pub fn put(&self, out: &mut Vec<u8>) {
+        // A message is its length, as a number, and its bytes.
         put_number(TARGET_INFOS, self.length() as u32, out);
         put_bytes(TARGET_ID, self.id, out);
         out.extend_from_slice(self.value);
