@@ -19,7 +19,6 @@ use super::state::Syncer;
 use crate::catalog::Audience;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Newer, Overlay, Snapshot, State};
-use rtad_store::Live;
 
 /// Outcome of a poll that did not fail.
 #[derive(Debug)]
@@ -31,12 +30,15 @@ pub(super) enum Polled {
     Loaded(Arc<Snapshot>),
 }
 
-/// The record being loaded, and its deltas: newer ones may come during the load.
+/// A generation whose chunks are being loaded. Newer records may come during the load.
+///
+/// The swap at the end of the load replaces the served overlay with this one. So whatever a newer
+/// record changes in the served one, a restriction, tombstones or deltas, changes here in the same
+/// step: an `await` in between may be the end of the load, which then undoes erasures.
 struct Loading {
-    current: Current,
+    /// The newest record whose deltas are in `overlay`: it is accepted with the generation.
+    applied: Current,
     overlay: Overlay,
-    /// The newest record that was read. Its deltas may be unreadable.
-    newest: Current,
 }
 
 /// The small files of a generation.
@@ -71,7 +73,7 @@ impl Syncer {
         if plan == Plan::Nothing {
             return Ok(Some(Polled::Unchanged));
         }
-        self.restrict(&name, &current).await;
+        self.restrict(&name, &current);
         let mut part = RefusedPart::Files;
         let loaded = match (plan, held) {
             (Plan::Refused(cause), _) => {
@@ -129,7 +131,7 @@ impl Syncer {
 
     /// Applies the state and the end of validity of `current` before its deltas are read, which may
     /// fail. Never makes the audience available: that takes the deltas.
-    async fn restrict(&self, name: &AudienceName, current: &Current) {
+    fn restrict(&self, name: &AudienceName, current: &Current) {
         let Some(held) = self.served(name) else {
             return;
         };
@@ -146,25 +148,38 @@ impl Syncer {
         let Some(held) = self.served(name).map(|held| held.overlay().clone()) else {
             return;
         };
+        if let Some(newer) = self.newer_tombstones(name, &held, current).await {
+            self.serve_newer(name, &newer);
+        }
+    }
+
+    /// The tombstones of `current`, unless `held` has the same ones, or they cannot be read.
+    async fn newer_tombstones(
+        &self,
+        name: &AudienceName,
+        held: &Overlay,
+        current: &Current,
+    ) -> Option<Newer<'static>> {
         let entry = current.tombstones.as_ref();
         let size_bytes = entry.map_or(0, |entry| entry.size_bytes());
         let is_same = held.tombstones().map(|delta| delta.entry()) == entry;
         if is_same || size_bytes > self.settings().max_snapshot_bytes {
-            return;
+            return None;
         }
+
         let loader = self.loader();
-        let read = loader.tombstones(name, Some(&held), current);
-        if let Ok(tombstones) = loader
+        let read = loader.tombstones(name, Some(held), current);
+        let tombstones = loader
             .within(size_bytes, format!("{name}/deltas"), read)
-            .await
-        {
-            self.update(name, |held| {
-                held.with_overlay(Overlay::over(
-                    held.overlay(),
-                    Newer::Tombstones(tombstones.clone()),
-                ))
-            });
-        }
+            .await;
+        tombstones.ok().map(Newer::Tombstones)
+    }
+
+    /// Applies a part of a newer record to the served overlay, if there is one.
+    fn serve_newer(&self, name: &AudienceName, newer: &Newer<'_>) {
+        self.update(name, |held| {
+            held.with_overlay(Overlay::over(held.overlay(), newer.clone()))
+        });
     }
 
     /// The held generation with the deltas of `current`.
@@ -201,7 +216,8 @@ impl Syncer {
         let held = self.served(name).map(|held| held.overlay().clone());
         match self.small_files(name, held.as_ref(), current).await {
             Ok(files) => {
-                self.apply_deltas(name, &files.overlay).await;
+                self.serve_newer(name, &Newer::Deltas(files.overlay.clone()));
+                self.prune_served(name).await;
                 Ok(files)
             }
             Err(error) => {
@@ -225,10 +241,9 @@ impl Syncer {
             manifest_file,
             overlay,
         } = files;
-        let loading = Mutex::new(Loading {
-            current: current.clone(),
+        let shared = Mutex::new(Loading {
+            applied: current.clone(),
             overlay,
-            newest: current.clone(),
         });
         let held = self.served(name);
         let load = async {
@@ -243,16 +258,14 @@ impl Syncer {
         };
         let loaded = tokio::select! {
             loaded = load => loaded.map(Some),
-            () = self.follow(name, &loading, progress.live.clone()) => Ok(None),
+            () = self.follow(name, &shared, progress) => Ok(None),
         };
-        let Loading {
-            current,
-            overlay,
-            newest,
-        } = loading.into_inner();
-        progress.see(&newest);
+        let Loading { applied, overlay } = shared.into_inner();
         let snapshot = loaded?.map(|snapshot| snapshot.with_overlay(overlay));
-        Ok(snapshot.map(|snapshot| Loaded { current, snapshot }))
+        Ok(snapshot.map(|snapshot| Loaded {
+            current: applied,
+            snapshot,
+        }))
     }
 
     /// The manifest and the deltas of a new generation. Deltas of a refused one are not read.
@@ -280,15 +293,9 @@ impl Syncer {
         })
     }
 
-    /// Serves the deltas of `current`, a new generation, over those of the served one.
-    async fn apply_deltas(&self, name: &AudienceName, overlay: &Overlay) {
-        let updated = self.update(name, |held| {
-            held.with_overlay(Overlay::over(
-                held.overlay(),
-                Newer::Deltas(overlay.clone()),
-            ))
-        });
-        if updated.is_some()
+    /// Removes cached files that the served snapshot needs no more, if there is one.
+    async fn prune_served(&self, name: &AudienceName) {
+        if self.served(name).is_some()
             && let Some(cache) = &self.cache
         {
             cache.prune(name).await;
@@ -296,12 +303,14 @@ impl Syncer {
     }
 
     /// Follows the record while its generation is loaded. Returns when it names another one.
-    async fn follow(&self, name: &AudienceName, loading: &Mutex<Loading>, mut live: Option<Live>) {
-        let lock = || loading.lock();
+    async fn follow(&self, name: &AudienceName, shared: &Mutex<Loading>, progress: &mut Progress) {
+        let mut live = progress.live.clone();
         loop {
             tokio::time::sleep(Pace::default().delay(self.settings().poll_interval)).await;
-            let known = live.as_ref().map(|live| live.current.position());
+            let known = progress.newest().map(Current::position);
             match self.read_current(name, live.as_ref(), known).await {
+                // An older copy is no reason to forget what to ask for next.
+                Ok(Some(read)) if Some(read.current.position()) < known => continue,
                 Ok(read) => live = read,
                 Err(error) => {
                     let error = error_chain(&error);
@@ -316,31 +325,32 @@ impl Syncer {
             let Some(current) = live.as_ref().map(|live| &live.current) else {
                 continue;
             };
-            let known = {
-                let mut loading = lock();
-                let is_newest = *current == loading.newest;
-                let is_stale = !is_newest && current.position() <= loading.newest.position();
-                if is_stale || *current == loading.current {
-                    continue;
-                }
-                loading.newest = current.clone();
-                loading.current.clone()
-            };
-            self.restrict(name, current).await;
-            if current.state == State::Deleted || current.manifest_sha256 != known.manifest_sha256 {
-                return;
+            if progress.is_stale(current) || *current == shared.lock().applied {
+                continue;
             }
-            let held = {
-                let mut loading = lock();
+            progress.see(current);
+
+            let overlay = {
+                let mut loading = shared.lock();
+                self.restrict(name, current);
+                let is_other_generation =
+                    current.manifest_sha256 != loading.applied.manifest_sha256;
+                if current.state == State::Deleted || is_other_generation {
+                    return;
+                }
                 loading.overlay = Overlay::over(&loading.overlay, Newer::Current(current));
                 loading.overlay.clone()
             };
-            match self.loader().overlay(name, Some(&held), current).await {
-                Ok(overlay) => {
-                    self.apply_deltas(name, &overlay).await;
-                    let mut loading = lock();
-                    loading.current = current.clone();
-                    loading.overlay = overlay;
+
+            match self.loader().overlay(name, Some(&overlay), current).await {
+                Ok(newer) => {
+                    self.serve_newer(name, &Newer::Deltas(newer.clone()));
+                    {
+                        let mut loading = shared.lock();
+                        loading.applied = current.clone();
+                        loading.overlay = newer;
+                    }
+                    self.prune_served(name).await;
                 }
                 Err(error) => {
                     let error = error_chain(&error);
@@ -349,9 +359,16 @@ impl Syncer {
                         error,
                         "deltas not read during a load"
                     );
-                    self.apply_tombstones(name, current).await;
+                    if let Some(newer) = self.newer_tombstones(name, &overlay, current).await {
+                        self.serve_newer(name, &newer);
+                        let mut loading = shared.lock();
+                        loading.overlay = Overlay::over(&loading.overlay, newer);
+                    }
                 }
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

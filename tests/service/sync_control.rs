@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtad::config::Config;
+use rtad::sync::SwapMode;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::State;
@@ -147,6 +148,87 @@ fn older_record_undoes_no_erasure_of_a_load_that_fails() {
         server.sync_count(AUDIENCE, "stale") > 0
     });
     assert_eq!(answer(&server, AUDIENCE, &old[0]), Some(false));
+}
+
+/// Publishes a change of `depot` to the store that is served: its other deltas are damaged, and
+/// only its tombstones can be read.
+fn publish_with_damaged_deltas(served: &Depot, audience: &str, change: Change) {
+    let copy = tempfile::tempdir().unwrap();
+    served.copy_to(copy.path());
+    let ahead = Depot::at(copy.path().to_owned());
+    ahead.append(audience, change);
+    let current = ahead.current(audience).unwrap();
+    let [damaged] = &current.deltas[..] else {
+        panic!("one delta");
+    };
+    let damaged = damaged.sha256.to_string();
+
+    let held = served.files(audience);
+    std::fs::create_dir_all(served.path(audience, "deltas")).unwrap();
+    // In the order of their names: the record last.
+    for (name, bytes) in ahead.files(audience) {
+        if held.contains_key(&name) || name == "LATEST" {
+            continue;
+        }
+        let is_damaged = name.contains(&damaged);
+        let bytes = if is_damaged { &b"damaged"[..] } else { &bytes };
+        served.put(audience, &name, Some(bytes));
+    }
+}
+
+/// A record of the load erases a device, and its other deltas are damaged. Then the load ends, and
+/// the records cannot be read.
+#[test]
+fn end_of_a_load_undoes_no_erasure() {
+    for (has_cache, swap) in [
+        (false, SwapMode::Whole),
+        (true, SwapMode::Whole),
+        (true, SwapMode::Rolling),
+    ] {
+        let site = Site::new();
+        let cache = site.folder.path().join("cache");
+        let mut config = site.config(has_cache.then_some(&*cache), OFTEN);
+        config.store.swap = swap;
+        let server = Server::start(config);
+        let old = members(1);
+        site.web.misbehave(Fault::Gate, "chunks/");
+        site.depot.publish(AUDIENCE, &old[..1900], &Spec::small());
+        wait_until("the load", || site.web.is_gate_used());
+
+        let mut erasure = change(Change::entomb, &old[..1]);
+        erasure.remove(old[1]);
+        publish_with_damaged_deltas(&site.depot, AUDIENCE, erasure);
+        wait_until("the erasure", || {
+            answer(&server, AUDIENCE, &old[0]) == Some(false)
+        });
+        site.web.misbehave(Fault::Gate, "records/");
+        wait_until("the next", || server.generation(AUDIENCE) == 2);
+        assert_eq!(answer(&server, AUDIENCE, &old[0]), Some(false), "{swap:?}");
+        assert_eq!(answer(&server, AUDIENCE, &old[2]), Some(true), "{swap:?}");
+    }
+}
+
+/// The same while nothing is served.
+#[test]
+fn end_of_the_first_load_undoes_no_erasure() {
+    let site = Site::new();
+    site.depot.delete(OTHER);
+    let server = site.start(None);
+    let added = members(2);
+    site.web.misbehave(Fault::Gate, "chunks/");
+    site.depot.publish(OTHER, &added, &Spec::small());
+    wait_until("the load", || site.web.is_gate_used());
+
+    let mut erasure = change(Change::entomb, &added[..1]);
+    erasure.remove(added[1]);
+    publish_with_damaged_deltas(&site.depot, OTHER, erasure);
+    let damaged = site.depot.current(OTHER).unwrap().deltas[0].sha256;
+    let damaged = format!("{damaged}");
+    wait_until("a second read", || site.web.requests(&damaged) > 3);
+    site.web.misbehave(Fault::Gate, "records/");
+    wait_until("the first", || server.generation(OTHER) > 0);
+    assert_eq!(answer(&server, OTHER, &added[0]), Some(false));
+    assert_eq!(answer(&server, OTHER, &added[2]), Some(true));
 }
 
 #[test]
