@@ -20,7 +20,8 @@ use super::error::CommonError;
 ///
 /// Keeps the live generation and those that were live before it, --keep in all, every generation
 /// above the oldest of them, and all files younger than --min-age. A removed generation is no
-/// longer available for a rollback. Records are kept for a week at least.
+/// longer available for a rollback. Records are kept for a week at least. On a mirror use --keep 100:
+/// all generations stay, and no record is created.
 ///
 /// May run while others write. A publish that takes longer than 12 hours may then exit with code 6.
 /// Use a shorter --min-age only on a store that nothing else writes to.

@@ -162,6 +162,28 @@ async fn gc_keeps_rolled_back_and_young_files_in_every_store() {
     }
 }
 
+/// A mirror with records of its own would be refused.
+#[tokio::test]
+async fn gc_that_keeps_all_named_generations_creates_no_record() {
+    let (faulty, fixture) = faulty_fixture();
+    publish_all(&fixture, &["a"]).await;
+    faulty.age(2 * MIN_AGE).await;
+    publish_all(&fixture, &["b"]).await;
+    fixture.roll_back(1).await.unwrap();
+    publish_all(&fixture, &["c"]).await;
+    // Generation 2 is young. The base of generation 3 is no longer named.
+    let collected = collect(&fixture, 1, MIN_AGE).await.unwrap();
+    assert_eq!(collected.kept_generations, [2, 3]);
+
+    faulty.age(2 * MIN_AGE).await;
+    let before = fixture.current().await.sequence;
+    let collected = collect(&fixture, 100, MIN_AGE).await.unwrap();
+    assert_eq!(collected.kept_generations, [2, 3]);
+    assert_eq!(fixture.current().await.sequence, before);
+    let collected = collect(&fixture, 64, MIN_AGE).await.unwrap();
+    assert_eq!(collected.removed_generations, [2]);
+}
+
 #[tokio::test]
 async fn gc_refuses_unreadable_manifests_and_keeps_unknown_files() {
     for fixture in StoreFixture::local() {

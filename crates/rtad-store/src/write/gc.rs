@@ -6,24 +6,26 @@
 //! * all files younger than a least age, a day by default;
 //! * records younger than a week, and the newest: readers go forward from theirs.
 //!
-//! A gc first creates a record that names fewer generations: the live one, the few that were live
-//! before it, and those in between. A rollback builds on a record, so it cannot return to what a gc
-//! removes. Then files are removed, a manifest before its chunks.
+//! A rollback builds on a record, so it cannot return to a generation that the newest one does not
+//! name. That record is therefore created before files are removed, a manifest before its chunks.
+//! It names the live generation, the few that were live before it, and those in between.
 //!
 //! No lock and no mark keeps a publish and a gc apart, but age:
 //!
-//! | gc | publish |
-//! |---|---|
-//! | 1. lists the files | 1. writes again what is older than half of the least age |
-//! | 2. reads the newest record | 2. checks that all files are there, and none is nearly as old |
-//! | 3. removes old files that it does not need | 3. creates the record |
+//! | step | of a gc | of a publish |
+//! |---|---|---|
+//! | 1 | lists the files | writes again what is older than half of the least age |
+//! | 2 | reads the newest record, and creates the next one if it names fewer generations | checks that all files are there, and none is nearly as old |
+//! | 3 | removes old files that this record does not need | creates the record |
 //!
-//! If the publish creates its record before the gc reads the newest one, the gc keeps its files. If
-//! it does so later, they are too young in step 3: the gc looks at each file again right before it
+//! The steps of the two may come in any order. If the publish creates its record before step 2 of
+//! the gc, the gc keeps its files; if it does so during step 2, the gc begins that step again. If it
+//! does so later, they are too young in step 3: the gc looks at each file again right before it
 //! removes it, and a publish that renewed a file waits for deletes that are on their way. A publish
 //! that takes longer than half of the least age fails in step 2.
 //!
-//! All ages are by the store's clock: of this host's and another's, one may be wrong by days.
+//! Ages are by the store's clock: of this host's and another's, one may be wrong by days. Only step
+//! 1 of a publish is by its host's: a slow clock keeps a chunk that is too old, and step 2 fails.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -41,7 +43,7 @@ use crate::layout::{
     is_manifest_name, is_probe_name, manifest_name, manifests_path, record_number, records_path,
 };
 use crate::read::{Live, Store, has_signature};
-use rtad_core::snapshot::{AudienceName, Current, GenerationEntry};
+use rtad_core::snapshot::{AudienceName, Current, GenerationEntry, MAX_KEPT_GENERATIONS};
 
 /// Default of a gc's least age of files. Publishes rely on it: see `write/chunks.rs`.
 pub const MIN_AGE: Duration = Duration::from_secs(24 * 3600);
@@ -57,7 +59,8 @@ const MAX_TRIES: u32 = 100;
 /// Files that a gc keeps besides the live ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// Number of generations that were live last, with the live one.
+    /// Number of generations that were live last, with the live one. Above
+    /// [`MAX_KEPT_GENERATIONS`], all that the record names: the gc creates no record.
     pub keep: usize,
     /// All files younger than this. Less than [`MIN_AGE`] is for stores that nobody else writes to.
     pub min_age: Duration,
@@ -333,6 +336,11 @@ impl<'a> Files<'a> {
         current: &Current,
         keep: usize,
     ) -> Result<Vec<GenerationEntry>, StoreError> {
+        // The chain below ends at a generation that an earlier gc has dropped.
+        if keep > MAX_KEPT_GENERATIONS {
+            return Ok(current.kept.clone());
+        }
+
         let mut oldest = current.generation;
         for _ in 1..keep {
             match store
