@@ -18,7 +18,7 @@ use crate::interrupts;
 /// was published. `list` shows those that are kept.
 ///
 /// If a generation is staged, it is dropped instead: its pods go back to the live one. With --to,
-/// it is dropped, too.
+/// it is dropped, too. After a rollback, a further one needs --to, so that a retry is safe.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct RollbackArgs {
@@ -54,6 +54,15 @@ enum RollbackError {
         live: u64,
     },
     #[error(
+        "audience {audience}: generation {from} was rolled back before, and generation {live} is live; \
+         to roll back further, name the generation with --to"
+    )]
+    RolledBackAlready {
+        audience: AudienceName,
+        from: u64,
+        live: u64,
+    },
+    #[error(
         "audience {audience}: no generation is kept that was live before {live}; --to makes \
          another one live"
     )]
@@ -73,7 +82,9 @@ enum RollbackError {
 impl CommandFailure for RollbackError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::LiveAlready { .. } | Self::DroppedAlready { .. } => ExitStatus::Usage,
+            Self::LiveAlready { .. }
+            | Self::DroppedAlready { .. }
+            | Self::RolledBackAlready { .. } => ExitStatus::Usage,
             Self::NoOlderGeneration { .. } | Self::LaterManifest(_) | Self::LaterDelta(_) => {
                 ExitStatus::Store
             }
@@ -126,17 +137,24 @@ pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
                 signed: writer.signs(),
             });
         }
-        // The drop of a stage whose answer was lost must not be repeated on the live generation.
-        if let (None, Some(dropped)) = (args.to, current.rolled_back_from)
-            && current.entry(dropped).is_none()
-        {
+        // Neither may be repeated by a retry, as after a lost answer: that would change the live
+        // generation once more.
+        if let (None, Some(from)) = (args.to, current.rolled_back_from) {
             let audience = audience.clone();
-            return Err(RollbackError::DroppedAlready {
-                audience,
-                dropped,
-                live,
-            }
-            .into());
+            let error = if current.entry(from).is_some() {
+                RollbackError::RolledBackAlready {
+                    audience,
+                    from,
+                    live,
+                }
+            } else {
+                RollbackError::DroppedAlready {
+                    audience,
+                    dropped: from,
+                    live,
+                }
+            };
+            return Err(error.into());
         }
         let to = match args.to {
             Some(generation) if generation == live => {

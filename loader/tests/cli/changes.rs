@@ -84,3 +84,31 @@ fn rollback_past_a_damaged_manifest_needs_lose_deltas() {
     target.run("rollback", "--to 2 --quiet");
     assert_eq!(target.members(&all), 120);
 }
+
+/// As of a job that is retried after a lost answer.
+#[test]
+fn repeated_rollback_needs_to() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..120);
+    target.over("build", &all).json();
+    target.run("rollback", "").fails(
+        5,
+        "no generation is kept that was live before 1; --to makes another one live",
+    );
+    for _ in 0..2 {
+        target.over("build", &all).json();
+    }
+    assert_eq!(target.run("rollback", "--json").json()["generation"], 2);
+    let before = target.sandbox.store();
+    target.run("rollback", "").fails(
+        2,
+        "generation 3 was rolled back before, and generation 2 is live; to roll back further, \
+         name the generation with --to",
+    );
+    assert_eq!(target.sandbox.store(), before);
+    let back = target.run("rollback", "--to 1 --json").json();
+    assert_eq!(back["generation"], 1);
+
+    target.over("build", &all).json();
+    assert_eq!(target.run("rollback", "--json").json()["generation"], 1);
+}

@@ -74,10 +74,9 @@ fn rollback_keeps_generation_numbers_increasing() {
     );
     assert_eq!(answers()["answers"][0], "member");
     let before = sandbox.store();
-    sandbox.run("rollback --store {}/s --audience a").fails(
-        5,
-        "no generation is kept that was live before 1; --to makes another one live",
-    );
+    sandbox
+        .run("rollback --store {}/s --audience a")
+        .fails(2, "generation 3 was rolled back before");
     sandbox
         .run("rollback --store {}/s --audience a --to 1")
         .fails(2, "audience a: generation 1 is already live");
