@@ -306,10 +306,11 @@ class Record:
     @staticmethod
     def newest(root: Path, public_key: Optional[str] = None) -> Record:
         """Goes forward from the hint, or from the last one of a listing."""
-        number = 0
+        hinted = 0
         hint = root / "LATEST"
         if hint.exists() and (text := hint.read_text().rstrip()).isdigit():
-            number = int(text)
+            hinted = int(text)
+        number = hinted
         if not (root / Record.file(number)).exists():
             names = (path.name for path in (root / "records").glob("*.json"))
             numbers = [int(name[:20]) for name in names if RECORD.fullmatch(name)]
@@ -318,6 +319,9 @@ class Record:
             number += 1
         if not number:
             raise SnapshotError("records", "files", "none", "a record")
+        if hinted > number:
+            # An older record lacks later erasures.
+            raise SnapshotError("LATEST", "number", hinted, f"{number}, the newest record")
         return Record.open(root, number, public_key)
 
     @staticmethod

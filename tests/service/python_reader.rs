@@ -245,3 +245,28 @@ fn python_reader_applies_deltas_like_rtad() {
         assert!(expected.iter().any(|member| !member) && expected.iter().any(|member| *member));
     }
 }
+
+/// As rtad does: an older record lacks later erasures.
+#[test]
+fn python_reader_refuses_a_store_that_lost_its_newest_record() {
+    let depot = Depot::new();
+    let members = random_keys(1, 1000);
+    depot.publish(
+        AUDIENCE,
+        &members,
+        &spec(FilterKind::Block512, 0.0001, &members),
+    );
+    let mut change = Change::default();
+    change.entomb(members[0]);
+    depot.append(AUDIENCE, change);
+    depot.put(AUDIENCE, &depot.newest_record(AUDIENCE), None);
+
+    let output = python(&depot.root, &members, &[]);
+
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        message,
+        "LATEST: number is 2, expected 1, the newest record\n"
+    );
+}
