@@ -7,7 +7,8 @@
 //! * Cached files are untrusted: they are verified like those of the store, and deleted if damaged.
 //!   So no write is synced to the disk. Files appear whole, by a rename.
 //! * A failure disables the cache and nothing else. It is counted, and logged once.
-//! * Before and after each load, files that a start would not need are removed.
+//! * After each load, and before one over a served snapshot, files that a start would not need are
+//!   removed.
 
 mod copy;
 mod errors;

@@ -122,6 +122,12 @@ impl Syncer {
 
     /// The record of a poll. A start that may serve the cache instead waits for it no longer
     /// than [`START_TIMEOUT`].
+    ///
+    /// | flag | meaning |
+    /// |---|---|
+    /// | `may_serve_cache` | nothing is served yet, and the pod has a cache |
+    /// | `is_cached` | it may be served, and has records: the store gets [`START_TIMEOUT`] |
+    /// | `Progress::is_cache_unusable` | a poll has tried it without success: the store gets its time |
     async fn read_first(
         &self,
         audience: &Audience,

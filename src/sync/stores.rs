@@ -86,6 +86,7 @@ impl Stores {
                 None => true,
             };
             if is_behind && self.all.len() > 1 {
+                // `read` goes on to the next store after this error.
                 behind.lock().get_or_insert(found);
                 return Err(StoreError::NotFound {
                     path: format!("a newer record of {audience}"),

@@ -12,7 +12,8 @@
 //! {folder of records}/probe-{random}              a test of the store (`records.rs`)
 //! ```
 //!
-//! Only `LATEST` is ever overwritten. All other names determine their content.
+//! `LATEST` is overwritten, a record never. Names with a digest determine their content: such a
+//! file is written again with the same bytes, to renew or to repair it.
 //!
 //! No path comes from a file's content: names are made here from digests and numbers.
 

@@ -71,7 +71,8 @@ impl<'s> Records<'s> {
         Ok(bytes.map(|bytes| Numbered { number, bytes }))
     }
 
-    /// The newest record; `None` if there is none. Costs three requests, or four with a listing.
+    /// The newest record; `None` if there is none. Costs three requests from a hint without later
+    /// records; four without a hint, or five if its record is gone, one of them a listing.
     ///
     /// # Errors
     ///

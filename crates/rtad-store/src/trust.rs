@@ -10,8 +10,9 @@
 //! * All other files are named by a record, or by each other, by SHA-256.
 //! * Signatures are made by the caller of the write side ([`crate::write::Sign`]).
 //!
-//! An intruder with write access to the store can therefore change nothing that a pod takes. It can
-//! withhold what is new, and stop writers, by a record of its own.
+//! An intruder with write access to the store can therefore change nothing that a pod takes, but
+//! the audiences of event windows, whose checkpoints are not signed. It can withhold what is new,
+//! and stop writers, by a record of its own.
 
 mod key;
 

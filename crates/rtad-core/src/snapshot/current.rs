@@ -52,8 +52,8 @@ pub struct Current {
     /// They belong to a generation that was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_merge_through: Option<u64>,
-    /// The number of the record that made this generation live; later ones change only deltas.
-    /// Equal to `sequence` if absent.
+    /// The number of the record of the last publish, rollback, stage, end of a stage, or deletion.
+    /// Later ones changed only other fields. Equal to `sequence` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     published_sequence: Option<u64>,
     /// The deltas that apply, oldest first.
@@ -326,8 +326,9 @@ impl Current {
         }
     }
 
-    /// The number of the record that made this generation live. Later ones with the same value
-    /// differ only in deltas.
+    /// The number of the record of the last publish, rollback, stage, end of a stage, or deletion.
+    /// Later ones with the same value differ in other fields: deltas, tombstones, state, expiry,
+    /// and the generations that a gc no longer keeps.
     pub fn published_sequence(&self) -> u64 {
         self.published_sequence.unwrap_or(self.sequence)
     }
@@ -363,7 +364,8 @@ impl Current {
 
     /// The state as the pod at this place serves it: with the staged generation in place of the
     /// live one, if it is among those that take it. The others may have served it, under a larger
-    /// share, and go back.
+    /// share, and go back: they get `rolled_back_from`, so that the record has one position for all
+    /// pods.
     #[must_use]
     pub fn seen_from(self, place: StagePlace) -> Self {
         match self.staged {

@@ -27,7 +27,7 @@ pub struct Overlay {
     /// served filters are of the generation before, its deltas.
     layers: Vec<Arc<Delta>>,
     has_tombstones: bool,
-    /// Number of layers that the record names.
+    /// Number of layers that the record names, the first ones: see [`Overlay::needed_below`].
     current_layers: usize,
     /// Whether the record names a generation of which no filters are served yet.
     is_ahead: bool,
@@ -133,6 +133,15 @@ impl Overlay {
 
     /// The deltas that the served filters need below those of `next`. The filters of `next` have
     /// them merged, so that they change nothing there.
+    ///
+    /// Layers over the filters of generation 5; the record names those before the bar:
+    ///
+    /// ```text
+    /// record of generation 5              tombstones, d5
+    /// record of generation 6, is_ahead    tombstones, d6 | d5
+    /// after an append, is_ahead           tombstones, d7, d6 | d5
+    /// record of generation 7, is_ahead    tombstones, d8 | d7 + d6 + d5, merged
+    /// ```
     ///
     /// The number of layers does not grow: an append drops the deltas of the record before, and
     /// those over a generation of which no filters were served are merged into one. That takes time

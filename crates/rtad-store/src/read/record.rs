@@ -19,7 +19,7 @@ use rtad_core::snapshot::{AudienceName, Current, ManifestError};
 /// Time between checks that a record, once read, is still in the store.
 const CHECK_INTERVAL: Duration = Duration::from_secs(300);
 /// Time that a writer relies on a record that it has read. A gc keeps each record for a week.
-const RELIABLE: Duration = Duration::from_secs(3600);
+const RECENT: Duration = Duration::from_secs(3600);
 
 /// The newest record of an audience, as it was read.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl Live {
     /// Whether the next number was unused a short time ago. Later, a gc may have removed the record
     /// of that number, and all readers are further.
     pub fn is_recent(&self) -> bool {
-        self.is_younger(RELIABLE)
+        self.is_younger(RECENT)
     }
 
     fn is_younger(&self, limit: Duration) -> bool {
