@@ -188,7 +188,7 @@ pub fn checkpoint_epoch(name: &str) -> Option<u64> {
 
 /// Whether a file of a directory has the name under which object_store stages a write: the final
 /// name, '#' and a number.
-pub fn is_staged_name(name: &str) -> bool {
+pub fn is_unfinished_name(name: &str) -> bool {
     let Some((file, number)) = name.split_once('#') else {
         return false;
     };
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_staged_writes_are_swept() {
+    fn only_unfinished_writes_are_swept() {
         let digest = "0123456789abcdef".repeat(4);
         let ours = [
             "LATEST#1",
@@ -219,7 +219,7 @@ mod tests {
             &format!("6-{digest}.json#8"),
         ];
         for name in ours {
-            assert!(is_staged_name(name), "{name}");
+            assert!(is_unfinished_name(name), "{name}");
         }
         let others = [
             "LATEST",
@@ -233,7 +233,7 @@ mod tests {
             "my-2-3#4",
         ];
         for name in others {
-            assert!(!is_staged_name(name), "{name}");
+            assert!(!is_unfinished_name(name), "{name}");
         }
     }
 

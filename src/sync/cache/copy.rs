@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::errors::CacheErrors;
-use super::files::stage;
+use super::files::create_unfinished;
 use rtad_core::files::AtomicFile;
 use rtad_store::ByteSink;
 
@@ -56,7 +56,7 @@ impl ChunkCopy {
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if matches!(self.state, CopyState::New) {
-            let (aside, file) = stage(&self.path)?;
+            let (aside, file) = create_unfinished(&self.path)?;
             self.state = CopyState::Open(aside, file);
         }
         match &mut self.state {

@@ -1,4 +1,5 @@
-//! Files of the cache: staged, renamed, and read with a limit. Everything here blocks.
+//! Files of the cache: written under another name, renamed, and read with a limit. Everything here
+//! blocks.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -15,15 +16,15 @@ const READ_BYTES: usize = 1 << 20;
 
 /// A new file with a random name beside `path`, whose folder is created: processes of two
 /// containers may have the same id. Only this user can read it, as deltas are lists of md5s.
-pub fn stage(path: &Path) -> io::Result<(AtomicFile, File)> {
+pub fn create_unfinished(path: &Path) -> io::Result<(AtomicFile, File)> {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder)?;
     let aside = folder.join(format!("{:016x}.tmp", random::number()));
     AtomicFile::create(aside, private().create_new(true))
 }
 
-/// Whether a file has the name of a half-written one.
-pub fn is_staged_name(name: &str) -> bool {
+/// Whether a file has the name of an unfinished one.
+pub fn is_unfinished_name(name: &str) -> bool {
     let random = name.strip_suffix(".tmp");
     random.is_some_and(|random| layout::is_hex(random, 16))
 }
@@ -31,7 +32,7 @@ pub fn is_staged_name(name: &str) -> bool {
 /// Writes a small file in one step. Files of the cache are verified when they are read, so that
 /// none is synced.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (aside, mut file) = stage(path)?;
+    let (aside, mut file) = create_unfinished(path)?;
     file.write_all(bytes)?;
     aside.publish(path)
 }

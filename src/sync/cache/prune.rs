@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::files::is_staged_name;
+use super::files::is_unfinished_name;
 use super::records::CachedRecords;
 use rtad_core::snapshot::Current;
 use rtad_store::layout;
@@ -41,10 +41,10 @@ pub fn prune(records: &CachedRecords) -> io::Result<()> {
     for ListedFile {
         path,
         name,
-        is_staged,
+        is_unfinished,
     } in listed
     {
-        let is_needed = if is_staged {
+        let is_needed = if is_unfinished {
             !is_abandoned(&path)
         } else {
             needed.contains(&name)
@@ -65,8 +65,8 @@ pub fn prune(records: &CachedRecords) -> io::Result<()> {
 struct ListedFile {
     path: PathBuf,
     name: String,
-    /// Whether it is half-written.
-    is_staged: bool,
+    /// Whether its write is not finished.
+    is_unfinished: bool,
 }
 
 /// Whether a file of a folder has a name that the cache gives there.
@@ -91,13 +91,13 @@ fn list(folder: &Path) -> io::Result<Vec<ListedFile>> {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            let is_staged = is_staged_name(&name);
-            if is_staged || is_ours(&name) {
+            let is_unfinished = is_unfinished_name(&name);
+            if is_unfinished || is_ours(&name) {
                 let path = entry.path();
                 files.push(ListedFile {
                     path,
                     name,
-                    is_staged,
+                    is_unfinished,
                 });
             }
         }

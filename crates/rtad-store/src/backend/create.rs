@@ -1,6 +1,6 @@
 //! Put-if-absent: the one conditional write that every kind of store has.
 //!
-//! A directory links a staged file, which fails if the name exists. S3 and Azure take
+//! A directory links an unfinished file, which fails if the name exists. S3 and Azure take
 //! `If-None-Match: *`, Google the generation 0.
 
 use std::time::Duration;

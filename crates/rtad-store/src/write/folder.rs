@@ -10,7 +10,7 @@ use super::writer::StoreWriter;
 use crate::backend::{Backend, Directory};
 use crate::blocking::blocking;
 use crate::error::StoreError;
-use crate::layout::is_staged_name;
+use crate::layout::is_unfinished_name;
 use rtad_core::files::sync_dir;
 
 /// Creates the folder of an audience or a window, and the store's directory if the writer may. Does
@@ -54,7 +54,7 @@ fn make_folder(folder: &FilePath) -> io::Result<()> {
 
 /// Removes the half-written files that killed writers left before `since` in these folders of a
 /// directory. Does nothing in a bucket.
-pub async fn sweep_staged(
+pub async fn sweep_unfinished(
     backend: &Backend,
     folders: Vec<Path>,
     since: SystemTime,
@@ -84,7 +84,7 @@ fn sweep(folder: &FilePath, since: SystemTime) -> io::Result<()> {
     };
     for entry in entries {
         let entry = entry?;
-        let is_ours = entry.file_name().to_str().is_some_and(is_staged_name);
+        let is_ours = entry.file_name().to_str().is_some_and(is_unfinished_name);
         if !is_ours {
             continue;
         }

@@ -34,7 +34,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
-use super::folder::sweep_staged;
+use super::folder::sweep_unfinished;
 use super::update::RecordUpdate;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
@@ -231,7 +231,7 @@ impl StoreWriter {
             chunks_path(audience),
             deltas_path(audience),
         ];
-        sweep_staged(self.backend(), folders, files.since).await
+        sweep_unfinished(self.backend(), folders, files.since).await
     }
 }
 

@@ -18,7 +18,7 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::folder::{prepare_folder, sweep_staged};
+use super::folder::{prepare_folder, sweep_unfinished};
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::download::ResumingReader;
@@ -307,7 +307,7 @@ impl WindowFolder {
             records_path(&window_path(&self.window)),
             window_checkpoints_path(&self.window),
         ];
-        sweep_staged(self.store.backend(), folders, since).await?;
+        sweep_unfinished(self.store.backend(), folders, since).await?;
 
         let last = current.checkpoint.as_ref().map(StoredCheckpoint::name);
         for object in self
