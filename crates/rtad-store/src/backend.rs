@@ -15,9 +15,10 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use super::blocking::blocking;
 use super::error::StoreError;
-use super::layout::WINDOWS;
+use super::layout::{CAPS, WINDOWS};
 use super::remote;
 use super::url::Location;
+pub(crate) use create::Created;
 use rtad_core::snapshot::AudienceName;
 
 /// A directory, or a client of an object store.
@@ -149,8 +150,9 @@ impl Backend {
         }
     }
 
-    /// Whether this is a directory without a folder of an audience or of windows.
-    pub(crate) async fn is_empty_directory(&self) -> Result<bool, StoreError> {
+    /// Whether this is a directory without a folder of an audience or of windows, and, if they
+    /// count, of caps.
+    pub(crate) async fn is_empty_directory(&self, counts_caps: bool) -> Result<bool, StoreError> {
         let Self::Directory(Directory { root, .. }) = self else {
             return Ok(false);
         };
@@ -159,6 +161,9 @@ impl Backend {
             for entry in std::fs::read_dir(root)? {
                 let name = entry?.file_name();
                 let name = name.to_str().unwrap_or_default();
+                if counts_caps && name == CAPS {
+                    return Ok(false);
+                }
                 if name == WINDOWS || name.parse::<AudienceName>().is_ok() {
                     return Ok(false);
                 }

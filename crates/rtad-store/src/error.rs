@@ -171,6 +171,14 @@ pub enum StoreError {
         /// The fault: expected and found content.
         what: String,
     },
+    /// A cap's record is refused.
+    #[error("{path}: {what}")]
+    Quota {
+        /// Its path in the store.
+        path: String,
+        /// The fault.
+        what: String,
+    },
     /// A local file of an upload or download failed.
     #[error("could not {action} the window's local file")]
     Local {
@@ -268,6 +276,7 @@ impl StoreError {
             | Self::Local { .. }
             | Self::Conflict { .. } => "store",
             Self::Replaced { .. } | Self::Checkpoint { .. } => Fault::Digest.as_str(),
+            Self::Quota { .. } => Fault::Format.as_str(),
             Self::NotFound { .. } | Self::LostRecord { .. } => "not_found",
             Self::Signature { .. } | Self::Unsigned { .. } => "signature",
             Self::Manifest { source, .. } => source.fault().as_str(),

@@ -9,6 +9,7 @@
 //!                                                 record that first named the delta
 //! {store}/.windows/{window}/records, LATEST       owners of event windows (`write/window.rs`)
 //! {store}/.windows/{window}/checkpoints/{name}    their checkpoints
+//! {store}/.caps/{cap}/{period}/records, LATEST    grants of caps (`write/quota.rs`)
 //! {folder of records}/probe-{random}              a test of the store (`records.rs`)
 //! ```
 //!
@@ -126,6 +127,14 @@ pub fn window_checkpoints_path(window: &AudienceName) -> Path {
 /// The path of a checkpoint.
 pub fn window_checkpoint_path(window: &AudienceName, name: &str) -> Path {
     window_checkpoints_path(window).join(name)
+}
+
+/// A folder of caps, which no audience can have.
+pub const CAPS: &str = ".caps";
+
+/// The folder of a cap.
+pub fn cap_path(cap: &AudienceName) -> Path {
+    Path::from(CAPS).join(cap.as_str())
 }
 
 /// The path of a probe, in the folder of records.

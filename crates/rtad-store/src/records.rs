@@ -22,7 +22,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Created};
 use crate::error::StoreError;
 use crate::layout::{hint_path, probe_path, record_number, record_path, records_path};
 use crate::read::{Store, read_small};
@@ -151,9 +151,20 @@ impl<'s> Records<'s> {
         number: u64,
         bytes: Vec<u8>,
     ) -> Result<bool, StoreError> {
+        Ok(self.create_or_read(number, bytes).await? == Created::Ours)
+    }
+
+    /// Creates a record, or reads the one of another writer: a loser goes on from it at once.
+    /// Leaves the hint as it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Records::create`].
+    pub async fn create_or_read(&self, number: u64, bytes: Vec<u8>) -> Result<Created, StoreError> {
         self.check_creates().await?;
         let backend = &self.store.backend;
-        backend.create(&self.path(number), Bytes::from(bytes)).await
+        let path = self.path(number);
+        backend.create_or_read(&path, Bytes::from(bytes)).await
     }
 
     /// Overwrites the hint.

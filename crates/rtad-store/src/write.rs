@@ -23,6 +23,7 @@
 //! | `append` | exact changes | `update`, `change` |
 //! | `delete` | deleting an audience | `append`, `gc` |
 //! | `window` | checkpoints of event windows | `writer`, `folder` |
+//! | `quota` | grants of caps | `writer`, `folder` |
 
 mod append;
 mod base;
@@ -36,6 +37,7 @@ mod keys;
 mod live;
 mod mirror;
 mod publish;
+mod quota;
 mod rollback;
 mod sign;
 mod stage;
@@ -51,6 +53,7 @@ pub use delete::Deletion;
 pub use gc::{Collected, MIN_AGE, Retention};
 pub use mirror::Mirrored;
 pub use publish::{Publication, Published};
+pub use quota::Quota;
 pub use sign::{Sign, check_signer};
 pub use window::{Expected, LocalCheckpoint, StoredCheckpoint, WindowCurrent, WindowFolder};
 pub use writer::StoreWriter;

@@ -59,6 +59,8 @@ pub struct FaultyStore {
     /// Part of the path of the next write that is delayed.
     delays: Mutex<Option<&'static str>>,
     late: Mutex<Option<LatePut>>,
+    /// Duration of each request.
+    latency: Mutex<Duration>,
 }
 
 impl FaultyStore {
@@ -116,6 +118,26 @@ impl FaultyStore {
         let late = self.late.lock().unwrap().take().expect("a delayed write");
         let put = self.inner.put_opts(&late.path, late.payload, late.options);
         put.await.is_ok()
+    }
+
+    /// Lets the delayed write arrive, if there is one.
+    pub async fn try_land_late_put(&self) {
+        if self.late.lock().unwrap().is_some() {
+            self.land_late_put().await;
+        }
+    }
+
+    /// Sets the duration of each read and write.
+    pub fn set_latency(&self, latency: Duration) {
+        *self.latency.lock().unwrap() = latency;
+    }
+
+    async fn wait(&self) {
+        yield_once().await;
+        let latency = *self.latency.lock().unwrap();
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
     }
 
     /// Keeps a write that is to be delayed.
@@ -198,7 +220,7 @@ impl ObjectStore for FaultyStore {
         payload: PutPayload,
         mut options: PutOptions,
     ) -> Result<PutResult> {
-        yield_once().await;
+        self.wait().await;
         if self.delays_put(path, &payload, &options) {
             return Err(broken());
         }
@@ -226,7 +248,7 @@ impl ObjectStore for FaultyStore {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        yield_once().await;
+        self.wait().await;
         if !self.admits_read(path) {
             return Err(broken());
         }

@@ -18,10 +18,28 @@ const MAX_PUTS: u32 = 4;
 /// Pause before the second put; doubled before each further one.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The object of a create.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Created {
+    /// It has our bytes, durably.
+    Ours,
+    /// It has these bytes of another writer.
+    Theirs(Bytes),
+}
+
 impl Backend {
     /// Creates an object of at most 64 KiB. Never replaces one.
     ///
     /// True: it exists with these bytes, durably. False: it exists with other bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Backend::create_or_read`].
+    pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> Result<bool, StoreError> {
+        Ok(self.create_or_read(path, bytes).await? == Created::Ours)
+    }
+
+    /// Creates an object of at most 64 KiB, or reads the one that is there. Never replaces one.
     ///
     /// The answer to a put may be lost, and the client's retry refused. So the bytes decide whose
     /// the object is: *writers that compete put different bytes*, such as a random number.
@@ -29,14 +47,18 @@ impl Backend {
     /// # Errors
     ///
     /// [`StoreError::ReadOnly`], or a store error, after which the object may still appear.
-    pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> Result<bool, StoreError> {
+    pub(crate) async fn create_or_read(
+        &self,
+        path: &Path,
+        bytes: Bytes,
+    ) -> Result<Created, StoreError> {
         self.check_writable()?;
         let objects = self.objects(path).await?;
 
         let mut pause = PAUSE;
         for attempt in 1.. {
             let Err(refusal) = put_new(&*objects, path, &bytes).await else {
-                return Ok(true);
+                return Ok(Created::Ours);
             };
 
             let found = objects.get(path).await;
@@ -45,7 +67,8 @@ impl Backend {
                 Err(error) => Err(error),
             };
             match (found, &refusal) {
-                (Ok(found), _) => return Ok(found == bytes),
+                (Ok(found), _) if found == bytes => return Ok(Created::Ours),
+                (Ok(found), _) => return Ok(Created::Theirs(found)),
                 (Err(Error::NotFound { .. }), Error::AlreadyExists { .. })
                     if attempt < MAX_PUTS =>
                 {

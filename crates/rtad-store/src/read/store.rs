@@ -54,6 +54,12 @@ impl Store {
         Location::parse(url).map(|_| ())
     }
 
+    /// Whether [`Store::open`] accepts a URL, and the store can be written to.
+    pub fn is_writable_url(url: &str) -> bool {
+        let location = Location::parse(url);
+        location.is_ok_and(|location| !matches!(location, Location::Http { .. }))
+    }
+
     /// A store in this process's memory: for tests.
     pub fn in_memory() -> Self {
         Self::new(Backend::over(Arc::new(InMemory::new()), "memory"))
@@ -121,7 +127,7 @@ impl Store {
     pub async fn check_directory(&self) -> Result<(), StoreError> {
         if !self.is_remote() {
             self.objects(&Path::default()).await?;
-            if !self.backend.is_empty_directory().await? {
+            if !self.backend.is_empty_directory(false).await? {
                 self.note_content();
             }
         }
@@ -135,7 +141,17 @@ impl Store {
 
     /// Refuses a directory without audiences and windows in which this process found some before.
     pub(crate) async fn refuse_lost_mount(&self) -> Result<(), StoreError> {
-        if self.had_content.load(Ordering::Relaxed) && self.backend.is_empty_directory().await? {
+        self.refuse_emptied(false).await
+    }
+
+    /// The same for a process that uses the store for caps: they alone are content, too.
+    pub(crate) async fn refuse_lost_caps(&self) -> Result<(), StoreError> {
+        self.refuse_emptied(true).await
+    }
+
+    async fn refuse_emptied(&self, counts_caps: bool) -> Result<(), StoreError> {
+        let had_content = self.had_content.load(Ordering::Relaxed);
+        if had_content && self.backend.is_empty_directory(counts_caps).await? {
             let root = self.backend.url().into();
             return Err(StoreError::LostMount { root });
         }
