@@ -73,6 +73,7 @@ fn main() {
         ..strategy.clone()
     };
     let cap = Cap::new(&cap_config(), SystemTime::now(), Instant::now());
+    cap.raise_limit(cap_config().unique_devices);
     let parts = CatalogParts {
         audiences: vec![audience],
         strategies: vec![strategy, capped],
@@ -167,8 +168,6 @@ fn cap_config() -> CapConfig {
         unique_devices: argument("--cap").unwrap_or(1_000_000),
         per: PeriodUnit::Day,
         time_zone: Some("UTC".to_owned()),
-        share: Some(1.0),
-        leased: false,
     }
 }
 

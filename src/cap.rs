@@ -20,34 +20,34 @@
 //! | file | job |
 //! |---|---|
 //! | `keeper` | all caps of a pod: reload, background tasks |
-//! | `lease` | parts of caps from Redis or Valkey |
-//! | `folder` | their folder, for one process |
-//! | `file` | the files that a restart reads |
+//! | `grants` | parts of caps from the store |
+//! | `demand` | rate of new devices, sizes of parts |
 
-mod file;
-mod folder;
+mod demand;
+mod grants;
 mod keeper;
-mod lease;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rtad_core::cap::{CapSeed, CapTable, Counted, Sought};
 use rtad_core::device::DeviceKey;
 use rtad_core::period::{Calendar, Period};
+use rtad_core::random;
 
+pub use grants::GrantState;
+use grants::Grants;
 pub use keeper::Caps;
-pub use lease::LeaseState;
-use lease::Record;
 
 use crate::config::CapConfig;
 use crate::strategy::Decision;
 
 /// Time before a period's end at which the next table is allocated.
-const LEAD: Duration = Duration::from_secs(10);
+const LEAD: Duration = Duration::from_secs(30);
+/// Time over which pods take their first blocks of the next period.
+const SPREAD: Duration = Duration::from_secs(15);
 /// A clock that is set back by more was wrong before.
 pub(crate) const MAX_SET_BACK: Duration = Duration::from_secs(24 * 3600);
 /// Smaller differences between the clocks change nothing around the end of a period.
@@ -61,8 +61,6 @@ pub struct Cap {
     state: ArcSwap<CapTables>,
     /// Replaced states. Requests may still read them, and must not free their tables.
     replaced: Mutex<Vec<Arc<CapTables>>>,
-    /// The period's number, count and leased devices in the file.
-    saved: Mutex<Option<[u64; 3]>>,
 }
 
 /// The tables of a cap that requests use: of the current period and, around its end, of the next
@@ -71,8 +69,8 @@ pub struct Cap {
 pub struct CapTables {
     current: Dated,
     next: Option<Dated>,
-    /// Devices of all pods together, while the cap is leased.
-    leased_of: Option<u64>,
+    /// Devices of all pods together.
+    of_all_pods: u64,
 }
 
 /// A table, and the end of its period in monotonic time.
@@ -85,19 +83,9 @@ struct Dated {
 #[derive(Debug)]
 struct PeriodTable {
     period: Period,
+    /// Its limit is what the pod was granted.
     table: CapTable,
-    /// Devices that this pod has leased in the period: the limit, while the cap is leased.
-    leased: AtomicU64,
-    /// Shared with the table that replaces this one in the period.
-    leases: Arc<PeriodLeases>,
-}
-
-/// The server's record of a period.
-#[derive(Debug, Default)]
-struct PeriodLeases {
-    record: Mutex<Record>,
-    /// Devices that all pods have leased, as of the server's last answer. Requests read it.
-    by_all: AtomicU64,
+    grants: Arc<Grants>,
 }
 
 /// The devices of a period.
@@ -105,81 +93,37 @@ struct PeriodLeases {
 pub struct Usage {
     /// Distinct devices counted.
     pub devices: u64,
-    /// Most of them on this pod, by now: what it has leased grows.
+    /// Most of them on this pod, by now: what it was granted grows.
     pub limit: u64,
     /// The period.
     pub period: Period,
 }
 
 impl PeriodTable {
-    /// An empty table. If it is leased it admits no device yet.
-    fn new(period: Period, config: &CapConfig) -> Arc<Self> {
-        let table = CapTable::new(config.capacity(), CapSeed::random());
-        if config.leased {
-            table.set_limit(0);
-        }
-        Arc::new(Self::with_leased(period, table, 0))
-    }
-
-    /// A table of which this many devices were leased by a process that has ended.
-    fn with_leased(period: Period, table: CapTable, devices: u64) -> Self {
-        Self {
+    /// An empty table, which admits no device yet. Its first block is due at this time.
+    fn new(period: Period, config: &CapConfig, due: Instant) -> Arc<Self> {
+        Arc::new(Self {
             period,
-            table,
-            leased: AtomicU64::new(devices),
-            leases: Arc::default(),
-        }
+            table: CapTable::new(config.unique_devices, CapSeed::random()),
+            grants: Arc::new(Grants::due_at(due)),
+        })
     }
 
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.leases.record.lock()
-    }
-
-    /// Devices that all pods have leased, as far as this pod knows.
-    fn leased_by_all(&self) -> u64 {
-        self.leases.by_all.load(Ordering::Relaxed)
-    }
-
-    fn set_leased_by_all(&self, devices: u64) {
-        self.leases.by_all.store(devices, Ordering::Relaxed);
-    }
-
-    /// Devices that were leased.
-    fn leased(&self) -> u64 {
-        self.leased.load(Ordering::Relaxed)
-    }
-
-    /// Adds leased devices. They raise the limit, unless it is that of a share.
-    fn add_leased(&self, devices: u64, is_limit: bool) {
-        let before = self.leased.fetch_add(devices, Ordering::Relaxed);
-        if is_limit {
-            self.table.set_limit(before + devices);
-        }
-    }
-
-    /// Changes a table to another configuration: its limit, or the table if it has no room for it.
-    /// Then the old one is closed, as requests use it until the new one is in the catalog. Leased
-    /// units stay leased, also while the cap has a share. If the table is in use, the caller holds
-    /// the lock of the served caps.
+    /// The table for another configuration: another one, if it has no room for it. Then the old one
+    /// is closed, as requests use it until the new one is in the catalog. What was granted stays
+    /// granted. If the table is in use, the caller holds the lock of the served caps.
     fn reconfigured(this: &Arc<Self>, config: &CapConfig) -> Arc<Self> {
-        let capacity = config.capacity();
-        let leased = this.leased();
-        let limit = if config.leased { leased } else { capacity };
-        if this.table.has_room(capacity) {
-            this.table.set_limit(limit);
+        if this.table.has_room(config.unique_devices) {
             return Arc::clone(this);
         }
 
-        let larger = CapTable::new(capacity, CapSeed::random());
-        larger.set_limit(limit);
-        this.table.close();
-        let table = larger.with_carried(this.table.count());
-
+        let larger = CapTable::new(config.unique_devices, CapSeed::random());
+        let rest = this.table.close();
+        let count = this.table.count();
         Arc::new(Self {
             period: this.period,
-            table,
-            leased: AtomicU64::new(leased),
-            leases: Arc::clone(&this.leases),
+            table: larger.with_carried(count, count + rest),
+            grants: Arc::clone(&this.grants),
         })
     }
 }
@@ -236,10 +180,27 @@ impl CapTables {
 
     /// The decision about a device that is not admitted at the time `at`.
     pub fn refusal(&self, at: Instant) -> Decision {
-        match self.leased_of {
-            Some(total) if self.at(at).period_table.leased_by_all() < total => Decision::NO_LEASE,
-            _ => Decision::CAPPED,
+        if self.at(at).period_table.grants.by_all() < self.of_all_pods {
+            Decision::NO_GRANT
+        } else {
+            Decision::CAPPED
         }
+    }
+
+    /// [`Self::refusal`] of a device that asked for a bid: the pod needs a block.
+    pub fn refuse(&self, at: Instant) -> Decision {
+        self.at(at).period_table.grants.note_refusal();
+        self.refusal(at)
+    }
+
+    fn current(&self) -> &PeriodTable {
+        &self.current.period_table
+    }
+
+    fn period_tables(&self) -> impl Iterator<Item = Arc<PeriodTable>> {
+        let tables = [Some(&self.current), self.next.as_ref()];
+        let tables = tables.into_iter().flatten();
+        tables.map(|dated| Arc::clone(&dated.period_table))
     }
 
     /// Time from `at` to the end of its period.
@@ -253,28 +214,24 @@ impl Cap {
     /// An empty cap at the time `wall`, which is `now` in monotonic time.
     pub fn new(config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let calendar = config.calendar();
-        let period_table = PeriodTable::new(calendar.at(wall), config);
-        Self::with_table(config, period_table, wall, now)
-    }
-
-    fn with_table(
-        config: &CapConfig,
-        period_table: Arc<PeriodTable>,
-        wall: SystemTime,
-        now: Instant,
-    ) -> Self {
+        let period_table = PeriodTable::new(calendar.at(wall), config, now);
         let current = Dated::new(period_table, wall, now);
         Self {
             config: config.clone(),
-            calendar: config.calendar(),
+            calendar,
             state: ArcSwap::from_pointee(CapTables {
                 current,
                 next: None,
-                leased_of: leased_of(config),
+                of_all_pods: config.unique_devices,
             }),
             replaced: Mutex::default(),
-            saved: Mutex::default(),
         }
+    }
+
+    /// Admits so many devices more in the current period, without the store: for tests and
+    /// benchmarks.
+    pub fn raise_limit(&self, devices: u64) {
+        self.state.load().current().table.raise_limit(devices);
     }
 
     /// Whether a configuration has the same periods.
@@ -290,14 +247,13 @@ impl Cap {
         let state = CapTables {
             current: old.current.reconfigured(config),
             next: next.map(|next| next.reconfigured(config)),
-            leased_of: leased_of(config),
+            of_all_pods: config.unique_devices,
         };
         let cap = Self {
             config: config.clone(),
             calendar: config.calendar(),
             state: ArcSwap::from_pointee(state),
             replaced: Mutex::default(),
-            saved: Mutex::default(),
         };
 
         cap.follow(wall, now);
@@ -325,17 +281,16 @@ impl Cap {
         }
     }
 
-    /// Adds devices that were leased for a table, if the cap has it or its successor. They raise
-    /// the limit, unless the cap has a share. Returns whether it has the table.
-    fn add_leased(&self, period_table: &PeriodTable, devices: u64) -> bool {
-        let state = self.state.load();
-        let mut tables = [Some(&state.current), state.next.as_ref()]
-            .into_iter()
-            .flatten();
-        let own =
-            tables.find(|dated| Arc::ptr_eq(&dated.period_table.leases, &period_table.leases));
-        own.inspect(|own| own.period_table.add_leased(devices, self.config.leased))
-            .is_some()
+    /// Adds devices that were granted for a table, if the cap has it or its successor. Returns
+    /// whether it has.
+    fn grant(&self, period_table: &PeriodTable, devices: u64) -> bool {
+        for own in self.state.load().period_tables() {
+            if Arc::ptr_eq(&own.grants, &period_table.grants) {
+                own.table.raise_limit(devices);
+                return true;
+            }
+        }
+        false
     }
 
     /// The tables that requests use until they change.
@@ -366,24 +321,25 @@ impl Cap {
             let prepared = next
                 .take()
                 .filter(|next| next.period.number == period.number);
-            current = prepared.unwrap_or_else(|| PeriodTable::new(period, &self.config));
+            current = prepared.unwrap_or_else(|| PeriodTable::new(period, &self.config, now));
         }
 
         let left = current.period.end.duration_since(wall).unwrap_or_default();
         next = match next {
             None if left <= LEAD => {
                 let period = self.calendar.at(current.period.end);
-                Some(PeriodTable::new(period, &self.config))
+                let due = now + SPREAD.min(left / 2).mul_f64(random::fraction());
+                Some(PeriodTable::new(period, &self.config, due))
             }
             // The clock was set back: the table is not needed for long.
-            Some(unused) if left > 2 * LEAD && unused.table.count() == 0 => None,
+            Some(unused) if left > 2 * LEAD && unused.table.limit() == 0 => None,
             next => next,
         };
 
         let state = CapTables {
             current: Dated::new(current, wall, now),
             next: next.map(|next| Dated::new(next, wall, now)),
-            leased_of: old.leased_of,
+            of_all_pods: old.of_all_pods,
         };
 
         // Slow drift of the clocks matters at the end only.
@@ -441,10 +397,6 @@ impl Dated {
         let apart = self.ends.max(other.ends) - self.ends.min(other.ends);
         Arc::ptr_eq(&self.period_table, &other.period_table) && apart < tolerance
     }
-}
-
-fn leased_of(config: &CapConfig) -> Option<u64> {
-    config.leased.then_some(config.unique_devices)
 }
 
 #[cfg(test)]

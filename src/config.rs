@@ -23,7 +23,6 @@
 //! | `value` | `[[strategy.value]]` |
 //! | `condition` | `when` of a strategy |
 //! | `experiment` | `[[experiment]]` |
-//! | `leases` | `[cap_leases]` |
 //! | `zone` | time zones |
 //! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]` |
@@ -34,7 +33,6 @@ mod cap;
 mod changes;
 mod condition;
 mod experiment;
-mod leases;
 mod log;
 mod platform;
 #[cfg(test)]
@@ -59,7 +57,6 @@ pub use changes::{Difference, differences};
 pub use experiment::{
     AssignedSlots, BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments,
 };
-pub use leases::LeasesConfig;
 pub use log::{ANY_FAILURE, LEAST_SECRET, LogConfig, RawBodies};
 pub use platform::{
     Algorithm, BodyFormat, Code, CodeConfig, HeaderConfig, IdListConfig, KindRules, MAX_STRATEGIES,
@@ -126,8 +123,6 @@ pub struct Config {
     /// `[[experiment]]`
     #[serde(rename = "experiment")]
     pub experiments: Vec<ExperimentConfig>,
-    /// `[cap_leases]`
-    pub cap_leases: Option<LeasesConfig>,
     /// `[log]`
     pub log: Option<LogConfig>,
     /// `[[platform]]`
@@ -177,9 +172,6 @@ impl Config {
         config.server.check(d);
         config.store.check(d);
 
-        if let Some(leases) = &mut config.cap_leases {
-            leases.check(d);
-        }
         if let Some(log) = &mut config.log {
             log.check(d, config.store.cache_dir.as_ref(), vocabulary);
         }
@@ -188,8 +180,10 @@ impl Config {
         let parts = PartNames::of(&config.experiments);
         let zone = config.time_zone.as_ref();
         rules::check(d, &mut config.strategies, &parts, zone);
-        let has_leases = config.cap_leases.is_some();
-        cap::check(d, &mut config.caps, &config.strategies, has_leases, zone);
+        cap::check(d, &mut config.caps, &config.strategies, zone);
+        if uses == ConfigUse::All && !config.caps.is_empty() {
+            config.store.check_caps_store(d);
+        }
 
         let strategies = d.texts("strategy", "name");
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
@@ -220,6 +214,10 @@ impl Config {
             ("server", self.server.needs_restart(&other.server)),
             ("store.url", self.store.url != other.store.url),
             ("store.urls", self.store.urls != other.store.urls),
+            (
+                "store.caps_url",
+                self.store.caps_url != other.store.caps_url,
+            ),
             (
                 "store.cache_dir",
                 self.store.cache_dir != other.store.cache_dir,

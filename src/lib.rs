@@ -8,7 +8,7 @@
 //! # Modules
 //!
 //! Each module uses only those below it in the table, and the crates `rtad-core`, `rtad-config`,
-//! `rtad-store`, `rtad-http`, `rtad-log` and `rtad-redis`.
+//! `rtad-store`, `rtad-http` and `rtad-log`.
 //!
 //! | module | job |
 //! |---|---|
@@ -22,7 +22,7 @@
 //! | `catalog` | everything a pod serves at this moment |
 //! | `platform` | wire formats |
 //! | `telemetry` | metrics |
-//! | `cap` | unique caps of strategies: counts per period, their files and leases |
+//! | `cap` | unique caps of strategies: counts per period, and grants |
 //! | `config` | the configuration, as data |
 //! | `strategy` | rules over audiences |
 //!

@@ -5,7 +5,7 @@
 //! | the caller's | signals, and the accept loop of the decision port |
 //! | `admin` | the admin port, upkeep of histograms, watching the config |
 //! | `sync` | polling the store, and schedules: a mount that hangs must not stop the probes |
-//! | `caps` | ends of caps' periods, their files and leases |
+//! | `caps` | ends of caps' periods, and grants |
 //! | `worker-N` | connections of the decision port |
 //! | `log`, `log-files` | files of the decision log; their upload and end |
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
@@ -29,6 +29,7 @@ use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
 use rtad_http::room::BodyRoom;
 use rtad_http::workers::Workers;
+use rtad_store::write::StoreWriter;
 use rtad_store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -84,9 +85,9 @@ pub async fn start(assembly: Assembly, reread: Reread) -> Result<Running, StartE
 
     let (commands, received) = mpsc::channel(COMMANDS);
     let cache_dir = config.store.cache_dir.clone();
-    let caps = Arc::new(Caps::in_cache(cache_dir.as_deref()));
+    let caps = open_caps(&config)?;
     let shared = Shared {
-        caps,
+        caps: Arc::new(caps),
         ..Shared::default()
     };
     let sync = Syncer::new(stores, plan, shared.clone())
@@ -156,6 +157,16 @@ pub fn open_stores(config: &Config) -> Result<Stores, StoreError> {
         stores.push(store.with_public_keys(config.store.public_keys.clone()));
     }
     Ok(Stores::new(stores))
+}
+
+/// The caps, with the store in which pods share them, if there is one. It has connections of its
+/// own: the thread of the caps uses them.
+fn open_caps(config: &Config) -> Result<Caps, StoreError> {
+    let store = match config.store.caps_store() {
+        Some(url) => Some(StoreWriter::open(url)?),
+        None => None,
+    };
+    Ok(Caps::granted_by(store, pod_name()))
 }
 
 /// Starts the decision log, if the configuration has one.

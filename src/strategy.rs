@@ -100,9 +100,9 @@ pub enum Reason {
     Unavailable,
     /// The strategy would bid, but its cap of distinct devices is reached.
     Capped,
-    /// The strategy would bid, and its cap is not reached, but this pod has leased no more of it
+    /// The strategy would bid, and its cap is not reached, but this pod was granted no more of it
     /// yet.
-    NoLease,
+    NoGrant,
     /// The strategy's rule decides: it holds without other audiences, or it does not hold.
     Rule,
     /// The strategy's schedule does not hold now.
@@ -135,8 +135,8 @@ pub struct Decision {
 impl Decision {
     /// No bid, because of a cap.
     pub const CAPPED: Self = Self::no_bid(Reason::Capped);
-    /// No bid, because nothing of a cap is leased.
-    pub const NO_LEASE: Self = Self::no_bid(Reason::NoLease);
+    /// No bid, because nothing of a cap is granted.
+    pub const NO_GRANT: Self = Self::no_bid(Reason::NoGrant);
 
     /// No bid.
     pub const fn no_bid(reason: Reason) -> Self {
@@ -275,7 +275,7 @@ impl Strategy {
         Decision::of(self.unavailable, Reason::Unavailable)
     }
 
-    /// Whether a request can get this decision. Leases of a cap count as one.
+    /// Whether a request can get this decision. Grants of a cap count as one.
     pub fn can_decide(&self, outcome: Outcome, reason: Reason) -> bool {
         let is_bid = outcome == Outcome::Bid;
         let is_by_exclude = self.rule.is_none() || !self.exclude.is_empty();
@@ -284,7 +284,7 @@ impl Strategy {
             Reason::NotMember => is_bid && is_by_exclude,
             Reason::NoDevice => outcome == self.no_device,
             Reason::Unavailable => outcome == self.unavailable,
-            Reason::Capped | Reason::NoLease => !is_bid && self.cap.is_some(),
+            Reason::Capped | Reason::NoGrant => !is_bid && self.cap.is_some(),
             Reason::Rule => self.rule.is_some() && (!is_bid || !is_by_exclude),
             Reason::Bucket => {
                 let rule = self.rule.as_ref();

@@ -87,11 +87,10 @@ fn lookups_and_decisions_do_not_allocate() {
         unique_devices: 3,
         per: PeriodUnit::Day,
         time_zone: Some("Asia/Shanghai".to_owned()),
-        share: Some(1.0),
-        leased: false,
     };
     let at = Instant::now();
     let cap = Arc::new(Cap::new(&config, SystemTime::now(), at));
+    cap.raise_limit(config.unique_devices);
     let strategies = vec![strategy, with_cap];
     let parts = CatalogParts {
         audiences: vec![audience],

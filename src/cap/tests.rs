@@ -1,11 +1,9 @@
 //! Tests of caps over time: ends of periods, steps of the clock, and threads.
 
-mod files;
+mod pods;
 
-use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
 
-use proptest::prelude::*;
 use rtad_core::period::PeriodUnit;
 
 use super::*;
@@ -18,8 +16,6 @@ fn config(unique_devices: u64, per: PeriodUnit) -> CapConfig {
         unique_devices,
         per,
         time_zone: Some("Asia/Shanghai".to_owned()),
-        share: Some(1.0),
-        leased: false,
     }
 }
 
@@ -41,10 +37,20 @@ impl World {
             UNIX_EPOCH + Duration::from_secs(1_777_896_000),
             Instant::now(),
         );
-        Self {
+        let world = Self {
             cap: Cap::new(&config(limit, per), wall, now),
             wall,
             now,
+        };
+        world.grant();
+        world
+    }
+
+    /// Grants each table the whole cap.
+    fn grant(&self) {
+        for period_table in self.cap.tables().period_tables() {
+            let table = &period_table.table;
+            table.raise_limit(self.cap.config().unique_devices - table.limit());
         }
     }
 
@@ -56,6 +62,7 @@ impl World {
 
     fn follow(&self) {
         self.cap.follow(self.wall, self.now);
+        self.grant();
     }
 
     fn admits(&self, n: u64) -> bool {
@@ -174,22 +181,6 @@ fn requests_without_a_device_pass_until_the_limit_is_reached() {
     assert_eq!(world.cap.usage().devices, 0);
     assert!(world.admits(1));
     assert!(!world.cap.tables().seek(&[], world.now).admit());
-}
-
-#[test]
-fn share_of_a_cap_is_rounded_down_to_at_least_one() {
-    for (unique_devices, share, limit) in [
-        (100, 0.29, 29),
-        (10, 0.25, 2),
-        (3, 0.1, 1),
-        (1_000_000_000, 1.0, 1_000_000_000),
-    ] {
-        let config = CapConfig {
-            share: Some(share),
-            ..config(unique_devices, PeriodUnit::Day)
-        };
-        assert_eq!(config.capacity(), limit);
-    }
 }
 
 /// Threads count while the period ends.

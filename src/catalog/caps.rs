@@ -78,7 +78,7 @@ impl ServedCaps {
         if tables.seek(keys, at).admit() {
             return None;
         }
-        Some(tables.refusal(at))
+        Some(tables.refuse(at))
     }
 
     /// [`Self::admit`] without counting the device.

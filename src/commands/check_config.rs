@@ -206,26 +206,12 @@ fn shares(experiment: &Experiment) -> String {
     parts.join(", ")
 }
 
-/// The number of devices that get a bid on this pod.
+/// The number of devices that get a bid.
 fn limit(cap: &CapConfig) -> String {
-    let CapConfig {
-        unique_devices,
-        per,
-        share,
-        leased,
-        ..
-    } = cap;
-
+    let devices = cap.unique_devices;
+    let per = cap.per.as_str();
     let time_zone = cap.zone();
-    let devices = cap.capacity();
-    let per = per.as_str();
-    let of = match share {
-        Some(share) if *share < 1.0 => format!(", {share} of {unique_devices}"),
-        _ if *leased => ", leased by all pods together".to_owned(),
-        _ => String::new(),
-    };
-
-    format!("{devices} distinct devices per {per} in {time_zone}{of}")
+    format!("{devices} distinct devices per {per} in {time_zone}, by all pods together")
 }
 
 /// The condition that admits a request of a platform.

@@ -5,7 +5,7 @@ use rtad_config::values::{name, number};
 use rtad_core::cap::MAX_DEVICES;
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::condition::refuse_unknown;
 use super::rules::StrategyConfig;
@@ -16,11 +16,11 @@ use super::zone::{ACCEPTED, optional_time_zone};
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CapConfig {
-    /// Name in `[[strategy]]`, in metrics and in Redis.
+    /// Name in `[[strategy]]`, in metrics and in the store.
     #[serde(deserialize_with = "name::<_, AudienceName, _>")]
     pub name: String,
-    /// Most distinct devices that get a bid in a period, of all its strategies together. Takes 6
-    /// bytes of memory each.
+    /// Most distinct devices that get a bid in a period, of all its strategies and all pods
+    /// together. Takes 6 bytes of memory each, on each pod.
     #[serde(deserialize_with = "number::<_, _, 1, { MAX_DEVICES as i64 }>")]
     pub unique_devices: u64,
     /// The period: each local day or hour counts anew.
@@ -28,27 +28,9 @@ pub struct CapConfig {
     /// Time zone of the period. Unset = that of the file, one of which is needed.
     #[serde(default, deserialize_with = "optional_time_zone")]
     pub time_zone: Option<String>,
-    /// This pod's share of the cap: with four pods behind a balancer 0.25. Rounded down to whole
-    /// devices, at least one. Unset with `leased`.
-    #[serde(default, deserialize_with = "share")]
-    pub share: Option<f64>,
-    /// Whether the pods lease their parts of the cap from `[cap_leases]`, in place of a share. Each
-    /// pod takes memory for the whole cap.
-    #[serde(default)]
-    pub leased: bool,
 }
 
 impl CapConfig {
-    /// Most devices of this pod in a period: its share, or all if it leases them.
-    pub fn capacity(&self) -> u64 {
-        let Some(share) = self.share else {
-            return self.unique_devices.max(1);
-        };
-        // A share such as 0.29 is slightly less as a float.
-        let part = (self.unique_devices as f64 * share + 1e-6) as u64;
-        part.max(1)
-    }
-
     /// The time zone.
     ///
     /// # Panics
@@ -65,19 +47,11 @@ impl CapConfig {
     }
 }
 
-fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    match f64::deserialize(deserializer) {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(Some(share)),
-        _ => Err(serde::de::Error::custom("a number over 0, up to 1")),
-    }
-}
-
 /// Checks the caps, and the strategies that share them.
 pub fn check(
     d: &mut Document<'_>,
     caps: &mut [CapConfig],
     strategies: &[StrategyConfig],
-    has_leases: bool,
     zone: Option<&String>,
 ) {
     d.refuse_duplicates("cap", "name");
@@ -86,21 +60,6 @@ pub fn check(
         cap.time_zone = cap.time_zone.take().or(zone.cloned());
         if cap.time_zone.is_none() {
             d.require(&format!("{table}.time_zone"), ACCEPTED);
-        }
-        match (cap.leased, cap.share) {
-            (true, Some(_)) => {
-                let key = format!("{table}.share");
-                d.mistake(&key, "is beside leased = true", "one of share and leased");
-            }
-            (true, None) if !has_leases => {
-                d.mistake(
-                    &format!("{table}.leased"),
-                    "is true without a server",
-                    "[cap_leases] with a backend",
-                );
-            }
-            (true, None) => {}
-            (false, share) => cap.share = Some(share.unwrap_or(1.0)),
         }
     }
 

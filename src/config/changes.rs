@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::{CapConfig, Config, PlatformConfig, Secret, SignatureConfig};
+use super::{Config, PlatformConfig, Secret, SignatureConfig};
 
 /// Stands for changes that the keys do not show: secrets, and files that keys name.
 const CONTENTS: &str = "contents of secrets or files";
@@ -39,8 +39,8 @@ impl Config {
 
     /// The parts of the `old` config that this one lacks as soon as it is served, such as
     /// `strategy.new-users` or `strategy.new-users.exclude: 1 of 2 entries`. A removed secret is
-    /// counted, whether or not another one replaces it; so is a path, a mapping of a strategy id, a
-    /// share of a cap, and a stricter mode of signatures.
+    /// counted, whether or not another one replaces it; so is a path, a mapping of a strategy id, and
+    /// a stricter mode of signatures.
     pub fn removals(&self, old: &Self) -> Vec<String> {
         let mut removals = Vec::new();
         add_removals("", &self.to_table(), &old.to_table(), &mut removals);
@@ -52,12 +52,6 @@ impl Config {
 
         let tokens = (&self.server.api.tokens, &old.server.api.tokens);
         add_secrets("server.api.token_files", tokens.0, tokens.1, &mut removals);
-        for cap in &old.caps {
-            let mut served = self.caps.iter();
-            if let Some(new) = served.find(|served| served.name == cap.name) {
-                add_share(new, cap, &mut removals);
-            }
-        }
         for platform in &old.platforms {
             let mut served = self.platforms.iter();
             if let Some(new) = served.find(|served| served.name == platform.name) {
@@ -65,13 +59,6 @@ impl Config {
             }
         }
         removals
-    }
-}
-
-/// A pod without its share takes the whole cap.
-fn add_share(new: &CapConfig, old: &CapConfig, removals: &mut Vec<String>) {
-    if new.share == Some(1.0) && old.share.is_some_and(|share| share < 1.0) {
-        removals.push(format!("cap.{}.share", old.name));
     }
 }
 
@@ -285,10 +272,9 @@ mod tests {
 
     #[test]
     fn values_that_take_the_place_of_others_are_removals() {
-        let config = |share: &str, path: &str, strategies: &str, mode: &str| {
+        let config = |path: &str, strategies: &str, mode: &str| {
             let text = format!(
-                "[[cap]]\nname = \"c\"\nunique_devices = 10\nper = \"day\"\nshare = {share}\n\
-                 [[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"{path}\"\n\
+                "[[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"{path}\"\n\
                  strategies = {{ A = \"s\", B = \"{strategies}\" }}\n\
                  [platform.signature]\nmode = \"{mode}\"\nalgorithm = \"md5\"\n\
                  template = \"{{secret}}\"\nin = \"query:sign\"\n\
@@ -303,11 +289,10 @@ mod tests {
             }
             config
         };
-        let old = with_secrets(config("0.25", "/a", "t", "enforce"), ["one", "two"]);
+        let old = with_secrets(config("/a", "t", "enforce"), ["one", "two"]);
         for mode in ["observe", "off"] {
-            let new = with_secrets(config("1.0", "/b", "s", mode), ["one", "three"]);
+            let new = with_secrets(config("/b", "s", mode), ["one", "three"]);
             let expected = [
-                "cap.c.share",
                 "platform.p.path",
                 "platform.p.strategies.B",
                 "platform.p.signature.mode",

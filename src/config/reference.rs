@@ -16,7 +16,7 @@ const FLAGS: [(&str, &str); 3] = [
     ("store.url", "--store"),
 ];
 /// Tables and their headings.
-const TABLES: [(&str, &str); 22] = [
+const TABLES: [(&str, &str); 21] = [
     ("", "Top level"),
     ("server", "`[server]`"),
     ("server.api", "`[server.api]`"),
@@ -28,7 +28,6 @@ const TABLES: [(&str, &str); 22] = [
     ("cap[]", "`[[cap]]`"),
     ("experiment[]", "`[[experiment]]`"),
     ("experiment[].buckets[]", "`[[experiment.buckets]]`"),
-    ("cap_leases", "`[cap_leases]`"),
     ("log", "`[log]`"),
     ("platform[]", "`[[platform]]`"),
     ("platform[].headers[]", "`platform.headers`"),
@@ -84,7 +83,6 @@ fn description(table: &str, key: &str) -> Option<&'static str> {
         ("cap[]", _) => of::<CapConfig>(key),
         ("experiment[]", _) => of::<ExperimentConfig>(key),
         ("experiment[].buckets[]", _) => of::<BucketConfig>(key),
-        ("cap_leases", _) => of::<LeasesConfig>(key),
         ("log", _) => of::<LogConfig>(key),
         ("platform[]", _) => of::<PlatformConfig>(key),
         ("platform[].headers[]", _) => of::<HeaderConfig>(key),

@@ -24,6 +24,13 @@ pub struct StoreConfig {
     /// Stores that mirror each other, in place of `url`: the first one that answers is read.
     #[serde(deserialize_with = "store_urls", skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,
+    /// Store in which the pods share their [caps](../guides/cap-devices.md): they write below
+    /// `.caps/`. Unset = `url`, unless that is over HTTP.
+    #[serde(
+        deserialize_with = "writable_url",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub caps_url: Option<String>,
     /// Time between polls, with jitter of up to 10 %. While the store fails, backoff extends it up
     /// to sixfold, with jitter of up to 25 %. The audience of an event window is polled four times
     /// as often, but at most once a second.
@@ -64,6 +71,17 @@ fn store_urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
     Ok(urls.into_iter().map(|StoreUrl(url)| url).collect())
 }
 
+/// Accepted values of `store.caps_url`, for messages.
+const WRITABLE_URLS: &str = "a directory, file:///directory, s3://bucket/prefix, \
+                             gs://bucket/prefix, az://container/prefix, oss://bucket/prefix or \
+                             cos://bucket/prefix";
+
+fn writable_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, WRITABLE_URLS, |url| {
+        Store::is_writable_url(url).then(|| Some(url.to_owned()))
+    })
+}
+
 struct StoreUrl(String);
 
 impl<'de> Deserialize<'de> for StoreUrl {
@@ -91,6 +109,7 @@ impl Default for StoreConfig {
         Self {
             url: None,
             urls: Vec::new(),
+            caps_url: None,
             poll_interval: Duration::from_secs(10),
             max_snapshot_size: 8 << 30,
             swap: SwapMode::Whole,
@@ -124,6 +143,25 @@ impl StoreConfig {
         } else {
             d.mistake("store.url", "is beside store.urls", "one of them");
         }
+    }
+
+    /// The store of the caps; `None` if there is none that pods can write to.
+    pub fn caps_store(&self) -> Option<&str> {
+        let url = self.url.as_deref();
+        let url = url.filter(|url| Store::is_writable_url(url));
+        self.caps_url.as_deref().or(url)
+    }
+
+    /// Checks that caps have a store.
+    pub(super) fn check_caps_store(&self, d: &mut Document<'_>) {
+        if self.caps_store().is_some() || self.stores().is_empty() {
+            return;
+        }
+        let found = match self.url {
+            Some(_) => "is missing, and pods cannot write their caps to store.url over HTTP",
+            None => "is missing, and pods write their caps to one store, not to store.urls",
+        };
+        d.mistake("store.caps_url", found, WRITABLE_URLS);
     }
 
     pub(super) fn check(&mut self, d: &mut Document<'_>) {

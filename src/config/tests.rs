@@ -35,8 +35,6 @@ fn example() -> Config {
 const STORE: &str = "store.url = \"/d\"\n";
 const RULE: &str = "store.url = \"/d\"\n[[audience]]\nname = \"a\"\n[[strategy]]\nname = \"s\"\n\
                     exclude = [\"a\"]\n";
-const LEASED: &str = "cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 8\nper = \"hour\"\ntime_zone = \"UTC\"\nleased = true\n";
-
 #[test]
 fn each_mistake_has_its_line_and_the_accepted_values() {
     let mistakes = |text: &str| {
@@ -61,7 +59,6 @@ fn printed_config_reads_back_as_the_same() {
     let caps = config.caps[..1].to_vec();
     let strategies = config.strategies[..1].to_vec();
     let printed = Config {
-        cap_leases: None,
         caps,
         strategies,
         ..config
@@ -167,15 +164,19 @@ fn ports_may_be_equal_on_different_addresses() {
 }
 
 #[test]
-fn cap_has_the_whole_capacity_without_a_share() {
-    for (share, capacity) in [("", 7), ("share = 0.5", 3)] {
-        let cap = "[[cap]]\nname = \"c\"\nunique_devices = 7\nper = \"day\"\ntime_zone = \"UTC\"";
-        let config = read(&format!("{RULE}{cap}\n{share}")).unwrap();
-        assert_eq!(config.caps[0].capacity(), capacity, "{share}");
-    }
+fn caps_are_shared_in_a_store_that_pods_write_to() {
+    let caps_store = |store: &str| {
+        let config = read(&format!("[store]\n{store}")).unwrap();
+        config.store.caps_store().map(str::to_owned)
+    };
+    let expected = |url: &str| Some(url.to_owned());
+    assert_eq!(caps_store("url = \"/d\""), expected("/d"));
+    assert_eq!(caps_store("urls = [\"s3://b\", \"/d\"]"), None);
+    assert_eq!(caps_store("url = \"https://h\""), None);
+    let both = "url = \"https://h\"\ncaps_url = \"oss://b/rtad\"";
+    assert_eq!(caps_store(both), expected("oss://b/rtad"));
 }
 
-/// A cap or a schedule in UTC beside hours of another zone would be a surprise.
 #[test]
 fn zone_of_the_file_is_that_of_schedules_and_caps_without_their_own() {
     let rules = |zone: &str, own: &str| {
@@ -214,54 +215,6 @@ fn zone_of_the_file_is_that_of_schedules_and_caps_without_their_own() {
     }
 }
 
-fn leases(lines: &str) -> Config {
-    read(&format!("{RULE}{LEASED}[cap_leases]\n{lines}")).unwrap()
-}
-
-#[test]
-fn leased_cap_has_the_whole_capacity_and_prints_no_password() {
-    let config = leases("backend = \"rediss://me:pass%2Fword@cache:1/2\"");
-    let cap = &config.caps[0];
-    assert_eq!((cap.capacity(), cap.share, cap.leased), (8, None, true));
-    let server = config.cap_leases.as_ref().unwrap();
-    assert_eq!(server.redis.url, "rediss://me:pass%2Fword@cache:1/2");
-    assert_eq!(server.server(), "rediss://<redacted>@cache:1/2");
-    let printed = format!("{} {config:?}", config.to_toml());
-    assert!(
-        printed.contains("<redacted>@cache") && !printed.contains("%2F"),
-        "{printed}"
-    );
-
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("url");
-    std::fs::write(&file, "redis://:secret@cache\n").unwrap();
-    let config = leases(&format!("backend_file = {file:?}"));
-    assert_eq!(
-        config.cap_leases.unwrap().redis.url,
-        "redis://:secret@cache"
-    );
-}
-
-/// A reload compares fingerprints, and connects anew with another CA.
-#[test]
-fn replaced_ca_file_of_leases_is_another_config() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ca.pem");
-    let with_new_ca = || {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let ca = rcgen::CertificateParams::default()
-            .self_signed(&key)
-            .unwrap();
-        std::fs::write(&file, ca.pem()).unwrap();
-        leases(&format!(
-            "backend = \"rediss://h\"\nbackend_ca_file = {file:?}"
-        ))
-    };
-    let [one, other] = [with_new_ca(), with_new_ca()];
-    assert_ne!(one.fingerprint, other.fingerprint);
-    assert_ne!(one.cap_leases.unwrap().ca, other.cap_leases.unwrap().ca);
-}
-
 #[test]
 fn holdout_that_gets_ads_and_unread_experiment_are_warned_about() {
     let experiments = "[[experiment]]\nname = \"ads\"\n\
@@ -270,7 +223,7 @@ fn holdout_that_gets_ads_and_unread_experiment_are_warned_about() {
                        buckets = [{ name = \"high\", slots = \"0..5000\" }]\n";
     let warnings = |strategies: &str| {
         let config = read(&format!("{RULE}{strategies}\n{experiments}")).unwrap();
-        config.warnings(false, &[])
+        config.warnings(&[])
     };
     let unread = |name| {
         format!(

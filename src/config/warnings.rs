@@ -12,9 +12,8 @@ use super::rules::StrategyConfig;
 use crate::strategy::{Attribute, HOLDOUT, ValueKey};
 
 impl Config {
-    /// The warnings, a sentence each. On Kubernetes a cache directory may be empty in a new pod.
-    /// `kinds` are those of platforms.
-    pub fn warnings(&self, is_on_kubernetes: bool, kinds: &[KindRules]) -> Vec<String> {
+    /// The warnings, a sentence each. `kinds` are those of platforms.
+    pub fn warnings(&self, kinds: &[KindRules]) -> Vec<String> {
         let Self {
             strategies,
             experiments,
@@ -27,7 +26,7 @@ impl Config {
             }
         }
 
-        let mut warnings = self.of_caps(is_on_kubernetes);
+        let mut warnings = self.of_caps();
         for strategy in strategies {
             warnings.extend(of_strategy(strategy, &platforms));
         }
@@ -44,33 +43,14 @@ impl Config {
         warnings
     }
 
-    /// Caps that begin at zero again, and those of no strategy.
-    fn of_caps(&self, is_on_kubernetes: bool) -> Vec<String> {
-        let is_kept = self.store.cache_dir.is_some();
+    /// Caps of no strategy.
+    fn of_caps(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for cap in &self.caps {
             let mut strategies = self.strategies.iter();
             if !strategies.any(|strategy| strategy.cap.as_ref() == Some(&cap.name)) {
                 warnings.push(format!("no strategy has the cap {}", cap.name));
-                continue;
             }
-
-            let effect = match (cap.leased, is_kept) {
-                (true, true) => continue,
-                (true, false) => {
-                    "counts returning devices again after a restart, as store.cache_dir is not set"
-                }
-                (false, false) => {
-                    "begins at zero with each restart and in each new pod, as store.cache_dir is \
-                     not set: set it to a directory that is kept, or use leased = true"
-                }
-                (false, true) if is_on_kubernetes => {
-                    "begins at zero in a new pod unless store.cache_dir is on a volume that is \
-                     kept: an emptyDir is not; use leased = true"
-                }
-                (false, true) => continue,
-            };
-            warnings.push(format!("the cap {} {effect}", cap.name));
         }
         warnings
     }

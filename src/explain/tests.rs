@@ -554,7 +554,7 @@ fn every_word_of_an_explanation_has_a_text() {
         [
             "not_configured",
             "capped",
-            "no_lease",
+            "no_grant",
             "not_scheduled",
             "disabled",
             "deleted",

@@ -142,9 +142,9 @@ impl Explanation {
                 let cap = one.cap.as_deref().unwrap_or_default();
                 format!("its cap {cap} is reached, and this device was not counted")
             }
-            Reason::NoLease => {
+            Reason::NoGrant => {
                 let cap = one.cap.as_deref().unwrap_or_default();
-                format!("its cap {cap} is not reached, but this pod has leased no more of it yet")
+                format!("its cap {cap} is not reached, but this pod was granted no more of it yet")
             }
             Reason::Rule => of_rule(one),
             Reason::Bucket => format!("{}; {}", of_rule(one), of_buckets(one)),

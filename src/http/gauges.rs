@@ -41,7 +41,7 @@ impl Gauges {
         for cap in catalog.caps().iter() {
             let Usage { devices, limit, .. } = cap.usage();
             telemetry.cap(cap.name(), devices, limit);
-            telemetry.cap_leases(cap.name(), shared.caps.leases(cap));
+            telemetry.cap_grants(cap.name(), shared.caps.grants(cap));
             now.caps.insert(cap.name().to_owned());
         }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::admin_app::{AdminApp, ServedConfig};
 use super::rules::{RuleStatus, rules};
-use crate::cap::{Cap, Caps, LeaseState, Usage};
+use crate::cap::{Cap, Caps, GrantState, Usage};
 use crate::catalog::Catalog;
 use crate::platform::Platform;
 use crate::sync::{LastSync, SyncRun};
@@ -106,13 +106,10 @@ struct CapStatus<'a> {
     strategies: Vec<&'a str>,
     /// Distinct devices counted.
     devices: u64,
-    /// Most of them on this pod: its share of `unique_devices`, or what it has leased so far.
+    /// Most of them on this pod: what it was granted so far of `unique_devices`.
     limit: u64,
     unique_devices: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    share: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    leases: Option<LeaseState>,
+    grants: GrantState,
     per: PeriodUnit,
     time_zone: &'a str,
     period_start_unix_seconds: u64,
@@ -136,13 +133,12 @@ impl<'a> CapStatus<'a> {
             devices,
             limit,
             unique_devices: config.unique_devices,
-            share: config.share,
-            leases: caps.leases(cap),
+            grants: caps.grants(cap),
             per: config.per,
             time_zone: config.zone(),
             period_start_unix_seconds: unix_seconds(period.start),
             period_end_unix_seconds: unix_seconds(period.end),
-            memory_bytes: CapTable::bytes_for(config.capacity()),
+            memory_bytes: CapTable::bytes_for(config.unique_devices),
         }
     }
 }

@@ -220,12 +220,12 @@ fn cap<'d>(decided: &Decided<'d, '_>, index: usize, decision: Decision) -> Optio
     }
 
     let reason = match decision.reason {
-        Reason::Capped | Reason::NoLease => decision.reason,
+        Reason::Capped | Reason::NoGrant => decision.reason,
         _ => verdict.reason,
     };
     let state = match reason {
         Reason::Capped => CapState::Capped,
-        Reason::NoLease => CapState::NoLease,
+        Reason::NoGrant => CapState::NoGrant,
         _ => CapState::Admitted,
     };
     Some(CapFact { name, state })

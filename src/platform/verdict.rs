@@ -76,7 +76,7 @@ const REFUSED_CACHE: u32 = 3600;
 
 impl CacheTimes {
     /// The cache time of an answer with these verdicts. An answer that depends on a missing
-    /// audience or lease carries none: a short outage would be cached for a day. Nor
+    /// audience or grant carries none: a short outage would be cached for a day. Nor
     /// does one with a default value in place of one that depends on a missing audience. An answer
     /// without a decision carries none either, as it does not depend on the device.
     ///
@@ -98,7 +98,7 @@ impl CacheTimes {
         } in verdicts
         {
             match decision.reason {
-                Reason::Unavailable | Reason::NoLease => return None,
+                Reason::Unavailable | Reason::NoGrant => return None,
                 _ if decision.value.is_fallback => return None,
                 Reason::Capped | Reason::NotScheduled => is_refused = true,
                 Reason::Member

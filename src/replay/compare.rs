@@ -285,7 +285,7 @@ fn is_open(gap: &Unlogged, decided: &Decided, rules: &Rules, row: &RowDecisions)
         Scope::All | Scope::Platform | Scope::Api => true,
         Scope::Cap => {
             let reason = decided.decision.reason;
-            let is_capped = matches!(reason, Reason::Capped | Reason::NoLease);
+            let is_capped = matches!(reason, Reason::Capped | Reason::NoGrant);
             rules.cap_of(strategy) == Some(gap.name(0)) && (is_capped || decided.decision.is_bid())
         }
         Scope::Audience => {

@@ -230,7 +230,7 @@ impl Rules {
                 match cap_state(cap, before, logged) {
                     Some(CapState::Admitted) => {}
                     Some(CapState::Capped) => decision = Decision::CAPPED,
-                    Some(CapState::NoLease) => decision = Decision::NO_LEASE,
+                    Some(CapState::NoGrant) => decision = Decision::NO_GRANT,
                     None => gaps.note_for(strategy, format!("cap {cap} is not in the rows")),
                 }
             }

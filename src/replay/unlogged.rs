@@ -105,6 +105,7 @@ const KEYS: [(Treatment, &[&str]); 12] = [
             "server.drain_timeout",
             "server.watch_config",
             "store",
+            "store.caps_url",
             "store.poll_interval",
             "store.max_snapshot_size",
             "store.swap",
@@ -113,11 +114,6 @@ const KEYS: [(Treatment, &[&str]); 12] = [
             "store.public_keys_file",
             "ids",
             "audience.required",
-            "cap_leases",
-            "cap_leases.backend",
-            "cap_leases.backend_file",
-            "cap_leases.backend_ca_file",
-            "cap_leases.namespace",
             "log",
             "log.to",
             "log.spool",
@@ -210,13 +206,7 @@ const KEYS: [(Treatment, &[&str]); 12] = [
     ),
     (
         Treatment::Gap(Scope::Cap),
-        &[
-            "cap.unique_devices",
-            "cap.per",
-            "cap.time_zone",
-            "cap.share",
-            "cap.leased",
-        ],
+        &["cap.unique_devices", "cap.per", "cap.time_zone"],
     ),
     (Treatment::Gap(Scope::Audience), &["audience.max_age"]),
     (
@@ -431,9 +421,9 @@ mod tests {
     use super::*;
     use crate::config::{
         ApiConfig, AudienceConfig, BucketConfig, CapConfig, CodeConfig, Config, ExperimentConfig,
-        HeaderConfig, IdListConfig, IdsConfig, LeasesConfig, LogConfig, PlatformConfig,
-        RequestConfig, ResponseConfig, SecretConfig, ServerConfig, SignatureConfig, StoreConfig,
-        StrategyConfig, ValueConfig, VerdictsConfig,
+        HeaderConfig, IdListConfig, IdsConfig, LogConfig, PlatformConfig, RequestConfig,
+        ResponseConfig, SecretConfig, ServerConfig, SignatureConfig, StoreConfig, StrategyConfig,
+        ValueConfig, VerdictsConfig,
     };
 
     /// Learns the keys of a struct.
@@ -487,7 +477,6 @@ mod tests {
         add_keys::<CapConfig>("cap.", &mut keys);
         add_keys::<ExperimentConfig>("experiment.", &mut keys);
         add_keys::<BucketConfig>("experiment.buckets.", &mut keys);
-        add_keys::<LeasesConfig>("cap_leases.", &mut keys);
         add_keys::<LogConfig>("log.", &mut keys);
         add_keys::<PlatformConfig>("platform.", &mut keys);
         add_keys::<HeaderConfig>("platform.headers.", &mut keys);
@@ -547,7 +536,7 @@ mod tests {
 
     #[test]
     fn key_of_another_version_is_a_gap() {
-        let cap = "[[cap]]\nname = \"c\"\nshare = 1.0\n";
+        let cap = "[[cap]]\nname = \"c\"\nper = \"day\"\n";
         let found = between(cap, &format!("{cap}smoothed = true\n"));
         let gap = &found.gaps[0];
         assert_eq!(

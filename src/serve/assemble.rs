@@ -101,12 +101,9 @@ impl Assembly {
             || schemas.any(|schema| may_be_unfinished(schema))
     }
 
-    /// Consequences of valid settings that surprise: a sentence each. On Kubernetes a cache
-    /// directory may be empty in a new pod.
+    /// Consequences of valid settings that surprise: a sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let is_on_kubernetes = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        self.config
-            .warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules))
+        self.config.warnings(&KINDS.map(|kind| kind.rules))
     }
 
     /// The plan for sync.
@@ -139,7 +136,6 @@ impl Assembly {
             strategies,
             experiments: experiments(&config.experiments),
             caps: config.caps.clone(),
-            cap_leases: config.cap_leases.clone(),
             platforms: self.platforms.clone(),
             config_id: config.id.clone(),
             api: ApiAccess {

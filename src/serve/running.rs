@@ -106,7 +106,7 @@ impl Running {
         let rest = self.drain_timeout.saturating_sub(started.elapsed());
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
 
-        Arc::clone(&self.shared.caps).close(in_time).await;
+        self.shared.caps.close(in_time).await;
         if let Some(log) = self.log.clone() {
             let _ = tokio::task::spawn_blocking(move || log.stop(LOG_TIME)).await;
         }

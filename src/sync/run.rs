@@ -256,11 +256,9 @@ impl Syncer {
             self.set(old_settings);
             return Err(error);
         }
-        // Allocates and reads files. A cap that is as before keeps its table.
+        // Allocates tables. A cap that is as before keeps its table.
         let shared = self.shared.clone();
-        let caps = tokio::task::spawn_blocking(move || {
-            shared.caps.serve(&plan.caps, plan.cap_leases.as_ref())
-        });
+        let caps = tokio::task::spawn_blocking(move || shared.caps.serve(&plan.caps));
         let Ok(caps) = caps.await else {
             self.set(old_settings);
             return Err(SyncError::Internal);

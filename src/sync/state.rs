@@ -17,7 +17,7 @@ use super::progress::Progress;
 use super::shared::{Shared, SyncAlive};
 use super::stores::Stores;
 use crate::catalog::{ApiAccess, Audience, Catalog, CatalogParts, Serving};
-use crate::config::{CapConfig, LeasesConfig, SwapMode};
+use crate::config::{CapConfig, SwapMode};
 use crate::platform::Platform;
 use crate::strategy::{Experiment, Strategy};
 use rtad_core::clock::now_unix_seconds;
@@ -35,8 +35,6 @@ pub struct CatalogPlan {
     pub experiments: Vec<Experiment>,
     /// Caps, which strategies name by index.
     pub caps: Vec<CapConfig>,
-    /// The server of the leases of caps.
-    pub cap_leases: Option<LeasesConfig>,
     /// Platforms, which name strategies by index.
     pub platforms: Vec<Arc<Platform>>,
     /// Id of the configuration in logs.
@@ -99,7 +97,7 @@ impl Syncer {
     /// A syncer over stores, with a catalog of the plan's audiences, none of them loaded.
     pub fn new(stores: impl Into<Stores>, plan: CatalogPlan, shared: Shared) -> Self {
         let settings = Settings::from(&plan);
-        let caps = shared.caps.serve(&plan.caps, plan.cap_leases.as_ref());
+        let caps = shared.caps.serve(&plan.caps);
         let parts = CatalogParts {
             audiences: plan.audiences,
             strategies: plan.strategies,
@@ -248,8 +246,8 @@ impl Syncer {
     }
 
     /// Follows the clock: schedules of strategies, audiences that exceed their `max_age` or have
-    /// expired, and the caps' new tables. Call every second: a cap's next table exists for ten
-    /// seconds before it is needed.
+    /// expired, and the caps' new tables. Call every second: a cap's next table exists for half a
+    /// minute before it is needed.
     pub(super) fn follow_time(&self) {
         let catalog = self.serving.load();
         for strategy in catalog.strategies() {

@@ -51,8 +51,8 @@ const COUNTERS: &[(&str, &str)] = &[
         "Snapshots loaded from the cache while the store was unavailable, by audience",
     ),
     (
-        "rtad_cap_lease_calls_total",
-        "Calls to the server of the caps' leases, by cap and result",
+        "rtad_cap_records_total",
+        "Records of caps that this pod created, and calls that failed",
     ),
     (
         "rtad_log_rows_total",
@@ -154,8 +154,8 @@ const GAUGES: &[(&str, &str)] = &[
         "Most distinct devices of the cap on this pod in its period",
     ),
     (
-        "rtad_cap_leased_devices",
-        "Devices that all pods have leased of the cap in its period",
+        "rtad_cap_granted_devices",
+        "Devices that were granted to all pods of the cap in its period",
     ),
     (
         "rtad_log_open_file_age_seconds",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::registry::Telemetry;
-use crate::cap::LeaseState;
+use crate::cap::GrantState;
 use rtad_core::snapshot::{AudienceName, Snapshot};
 
 impl Telemetry {
@@ -53,22 +53,12 @@ impl Telemetry {
         self.set_cap(cap, [devices as f64, limit as f64]);
     }
 
-    /// Sets the metrics of a cap's leases; `None` of a cap with a share.
-    pub fn cap_leases(&self, cap: &str, leases: Option<LeaseState>) {
-        let Some(leases) = leases else {
-            return self.set_cap_leased(cap, f64::NAN);
-        };
-
-        let LeaseState {
-            all_devices,
-            answered,
-            failed,
-            ..
-        } = leases;
-        self.set_cap_leased(cap, all_devices as f64);
-        for (result, calls) in [("answered", answered), ("failed", failed)] {
+    /// Sets the metrics of a cap's grants.
+    pub fn cap_grants(&self, cap: &str, grants: GrantState) {
+        self.set_cap_granted(cap, grants.all_devices as f64);
+        for (result, calls) in [("created", grants.created), ("failed", grants.failed)] {
             let labels = [("cap", cap), ("result", result)];
-            self.counter("rtad_cap_lease_calls_total", &labels)
+            self.counter("rtad_cap_records_total", &labels)
                 .absolute(calls);
         }
     }
@@ -76,11 +66,11 @@ impl Telemetry {
     /// Sets the gauges of a removed cap to NaN.
     pub fn no_cap(&self, cap: &str) {
         self.set_cap(cap, [f64::NAN; 2]);
-        self.set_cap_leased(cap, f64::NAN);
+        self.set_cap_granted(cap, f64::NAN);
     }
 
-    fn set_cap_leased(&self, cap: &str, devices: f64) {
-        self.gauge("rtad_cap_leased_devices", &[("cap", cap)])
+    fn set_cap_granted(&self, cap: &str, devices: f64) {
+        self.gauge("rtad_cap_granted_devices", &[("cap", cap)])
             .set(devices);
     }
 

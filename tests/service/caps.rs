@@ -1,8 +1,7 @@
-//! Caps of distinct devices, through the service: reasons, caches, restarts, reloads and leases.
+//! Caps of distinct devices, through the service: reasons, caches, reloads and grants.
 
-mod redis_server;
+mod fleet;
 
-use std::path::Path;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use rtad::platform::tencent::{Device, RtaRequest, RtaResponse};
 use rtad_core::clock::now_unix_seconds;
 use serde_json::{Value, json};
 use testkit::client::{Client, metric_sum};
-use testkit::store::{hex, record_path};
+use testkit::store::hex;
 use testkit::wait_until;
 
 use crate::fixture::{FixtureServer, OLD_USERS, TestStore, key};
@@ -75,8 +74,28 @@ fn without_cap(rules: &str) -> String {
 /// `/v1/decide` beside platforms.
 const API: &str = "api = { public = true }";
 
+/// A pod with the first block of its cap.
 fn start(store: TestStore, limit: u64) -> FixtureServer {
-    FixtureServer::start(store, API, &rules(limit))
+    start_with(store, &rules(limit))
+}
+
+fn start_with(store: TestStore, rules: &str) -> FixtureServer {
+    let server = FixtureServer::start(store, API, rules);
+    wait_until("the first block", || {
+        cap(&server)["limit"].as_u64() > Some(0)
+    });
+    server
+}
+
+/// The cap in `/v1/status`.
+fn cap(server: &FixtureServer) -> Value {
+    server.connect_admin().get("/v1/status").ok()["caps"][0].clone()
+}
+
+fn number(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is a number"))
 }
 
 fn oaid(n: u64) -> String {
@@ -197,69 +216,6 @@ fn platforms_share_the_cap_and_cache_no_answer_beyond_its_period() {
     assert_eq!(metric_sum(&server.metrics(), &capped_by("tencent")), 1);
 }
 
-/// Rules with a cache directory: they follow the lines of `[store]`.
-fn rules_with_cache(cache: &Path, limit: u64) -> String {
-    format!("cache_dir = {cache:?}\n{}", rules(limit))
-}
-
-#[test]
-fn restarted_pod_goes_on_counting() {
-    let cache = tempfile::tempdir().unwrap();
-    let rules = rules_with_cache(cache.path(), 2);
-    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
-    let mut client = server.connect();
-    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
-    drop(client);
-    let (drained, store) = server.drain();
-    drained.join().unwrap();
-    let server = FixtureServer::start(store, API, &rules);
-    let mut client = server.connect();
-    assert_eq!(decide_oaid(&mut client, 2), "+not_member");
-    assert_eq!(decide_oaid(&mut client, 3), "-capped");
-    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
-}
-
-/// Opening a named pipe blocks until there is a reader.
-#[test]
-fn named_pipe_in_place_of_the_lock_delays_nothing() {
-    let cache = tempfile::tempdir().unwrap();
-    std::fs::create_dir(cache.path().join("_caps")).unwrap();
-    let pipe = cache.path().join("_caps/LOCK");
-    assert!(
-        std::process::Command::new("mkfifo")
-            .arg(pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let rules = rules_with_cache(cache.path(), 1);
-    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
-    assert_eq!(decide_oaid(&mut server.connect(), 1), "+not_member");
-}
-
-#[test]
-fn named_pipes_in_place_of_cached_files_delay_no_start() {
-    let cache = tempfile::tempdir().unwrap();
-    let record = format!("old_users/{}", record_path(1));
-    let pipes = ["_caps/capped.cap", "_caps/gone.cap", &record];
-    for pipe in pipes.map(|name| cache.path().join(name)) {
-        std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
-        assert!(
-            std::process::Command::new("mkfifo")
-                .arg(pipe)
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-    let rules = rules_with_cache(cache.path(), 1);
-    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
-    assert_eq!(decide_oaid(&mut server.connect(), 1), "+not_member");
-    assert!(server.metrics().contains("rtad_cache_errors_total 1"));
-    let is_replaced = || cache.path().join(&record).is_file();
-    wait_until("a snapshot from the store replaces the pipe", is_replaced);
-}
-
 #[test]
 fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
     let server = start(TestStore::with_everything(), 1);
@@ -280,7 +236,7 @@ fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
     );
     // A changed limit is that of the whole period.
     reload(&rules(2));
-    assert_eq!(decide_oaid(&mut client, 2), "+not_member");
+    wait_until("a block", || decide_oaid(&mut client, 2) == "+not_member");
     assert_eq!(decide_oaid(&mut client, 3), "-capped");
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
     let uncapped = rules(2);
@@ -299,7 +255,7 @@ fn strategies_share_a_cap() {
     let other = "[[strategy]]\nname = \"other\"\nexclude = [\"vip\"]\ncap = \"daily\"\n\
                  [[audience]]\nname = \"vip\"\nrequired = false\n[[cap]]";
     let rules = rules(2).replacen("[[cap]]", other, 1);
-    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
+    let server = start_with(TestStore::with_everything(), &rules);
     let mut client = server.connect();
     let mut reasons = |n: u64, strategies: &[&str]| {
         let body = json!({ "strategies": strategies, "device": { "oaid": oaid(n) } });

@@ -29,7 +29,7 @@ use crate::hash::fold;
 use crate::random;
 
 /// Bytes of a bucket: a cache line.
-pub const BUCKET_BYTES: usize = 64;
+const BUCKET_BYTES: usize = 64;
 /// Largest limit of a table: 6 GB.
 pub const MAX_DEVICES: u64 = 1_000_000_000;
 
@@ -51,8 +51,8 @@ struct Bucket([AtomicU32; SLOTS]);
 struct CountAndLimit(AtomicU64);
 
 impl CountAndLimit {
-    fn new(limit: u64) -> Self {
-        Self(AtomicU64::new(limit << 32))
+    fn new(count: u64, limit: u64) -> Self {
+        Self(AtomicU64::new(count | limit << 32))
     }
 
     /// The count, and the limit.
@@ -64,9 +64,20 @@ impl CountAndLimit {
         (word & COUNT, word >> 32)
     }
 
-    fn set_limit(&self, limit: u64) {
-        self.0
-            .update(Relaxed, Relaxed, |word| word & COUNT | limit << 32);
+    fn raise_limit(&self, devices: u64) {
+        self.0.fetch_add(devices << 32, Relaxed);
+    }
+
+    /// Takes what the limit leaves over, up to a number; returns how much.
+    fn lower_limit(&self, most: u64) -> u64 {
+        let lowered = |word| {
+            let (count, limit) = Self::parts(word);
+            let left = limit.saturating_sub(count).min(most);
+            word - (left << 32)
+        };
+        let before = self.0.update(Relaxed, Relaxed, lowered);
+        let (count, limit) = Self::parts(before);
+        limit.saturating_sub(count).min(most)
     }
 
     /// Sets the limit to 0; returns what was left of it.
@@ -88,11 +99,6 @@ impl CountAndLimit {
     fn give_back(&self) {
         self.0.fetch_sub(1, Relaxed);
     }
-
-    fn set_count(&mut self, count: u64) {
-        let word = self.0.get_mut();
-        *word = *word & !COUNT | count;
-    }
 }
 
 /// Seed of a table's hash. `Debug` hides it: with it, fingerprints can be computed from ids.
@@ -103,16 +109,6 @@ impl CapSeed {
     /// A random seed.
     pub fn random() -> Self {
         Self([0; 2].map(|_: u64| random::number()))
-    }
-
-    /// A seed that was exported.
-    pub const fn from_words(words: [u64; 2]) -> Self {
-        Self(words)
-    }
-
-    /// The seed, for an export.
-    pub const fn words(self) -> [u64; 2] {
-        self.0
     }
 
     #[inline]
@@ -173,51 +169,46 @@ pub struct CapTable {
     buckets: Box<[Bucket]>,
     homes: u64,
     seed: CapSeed,
-    sized_for: u64,
-    carried: u64,
     count: CountAndLimit,
 }
 
 impl CapTable {
-    /// An empty table. Touches all its memory, 6 bytes per device and 256 bytes: about a third of a
-    /// second per GB.
+    /// An empty table with room for so many devices, and a limit of 0. Touches all its memory, 6
+    /// bytes per device and 256 bytes: about a third of a second per GB.
     ///
     /// # Panics
     ///
-    /// If the limit is 0 or over [`MAX_DEVICES`].
-    pub fn new(limit: u64, seed: CapSeed) -> Self {
+    /// If the capacity is 0 or over [`MAX_DEVICES`].
+    pub fn new(capacity: u64, seed: CapSeed) -> Self {
         assert!(
-            (1..=MAX_DEVICES).contains(&limit),
-            "a limit of 1 to {MAX_DEVICES} devices"
+            (1..=MAX_DEVICES).contains(&capacity),
+            "a capacity of 1 to {MAX_DEVICES} devices"
         );
-        let homes = homes(limit);
+        let homes = homes(capacity);
         let buckets = (0..homes as usize + TAIL)
             .map(|_| Bucket::default())
             .collect();
-        let count = CountAndLimit::new(limit);
         Self {
             buckets,
             homes,
             seed,
-            sized_for: limit,
-            carried: 0,
-            count,
+            count: CountAndLimit::new(0, 0),
         }
     }
 
-    /// The table with a number of devices that were counted before, in a table that was dropped.
-    /// They are counted again if they come again.
+    /// The table with the count and the limit of one that is dropped. Its devices are counted again
+    /// if they come again.
     #[must_use]
-    pub fn with_carried(mut self, devices: u64) -> Self {
-        let own = self.count() - self.carried;
-        self.carried = devices;
-        self.count.set_count(devices + own);
-        self
+    pub fn with_carried(self, count: u64, limit: u64) -> Self {
+        Self {
+            count: CountAndLimit::new(count, limit),
+            ..self
+        }
     }
 
-    /// Bytes of a table with this limit.
-    pub const fn bytes_for(limit: u64) -> u64 {
-        (homes(limit) + TAIL as u64) * BUCKET_BYTES as u64
+    /// Bytes of a table with this capacity.
+    pub const fn bytes_for(capacity: u64) -> u64 {
+        (homes(capacity) + TAIL as u64) * BUCKET_BYTES as u64
     }
 
     /// Most devices that are counted.
@@ -225,19 +216,19 @@ impl CapTable {
         self.count.load().1
     }
 
-    /// Changes the limit. A limit under the count admits no new device. Returns false, and changes
-    /// nothing, if the table has no room for so many: up to five sixths of its slots are used.
-    pub fn set_limit(&self, limit: u64) -> bool {
-        let has_room = self.has_room(limit);
-        if has_room {
-            self.count.set_limit(limit);
-        }
-        has_room
+    /// Admits so many devices more.
+    pub fn raise_limit(&self, devices: u64) {
+        self.count.raise_limit(devices);
     }
 
-    /// Whether [`Self::set_limit`] accepts a limit.
-    pub const fn has_room(&self, limit: u64) -> bool {
-        limit * 6 <= self.homes * SLOTS as u64 * 5
+    /// Lowers the limit by this number or by what is left of it, whichever is less; returns that.
+    pub fn lower_limit(&self, most: u64) -> u64 {
+        self.count.lower_limit(most)
+    }
+
+    /// Whether the table has room for so many devices: five sixths of its slots.
+    pub const fn has_room(&self, devices: u64) -> bool {
+        devices * 6 <= self.homes * SLOTS as u64 * 5
     }
 
     /// Sets the limit to 0; returns what was left of it. The count does not grow any more.
@@ -245,29 +236,9 @@ impl CapTable {
         self.count.close()
     }
 
-    /// The limit that the table was made for.
-    pub const fn sized_for(&self) -> u64 {
-        self.sized_for
-    }
-
-    /// Devices that were counted in a table that was dropped.
-    pub const fn carried(&self) -> u64 {
-        self.carried
-    }
-
     /// Devices counted so far, including for a moment devices that another thread counts too.
     pub fn count(&self) -> u64 {
         self.count.load().0
-    }
-
-    /// Its seed.
-    pub const fn seed(&self) -> CapSeed {
-        self.seed
-    }
-
-    /// Number of its buckets.
-    pub const fn buckets(&self) -> usize {
-        self.buckets.len()
     }
 
     /// Begins to count a device: the wait for the table's memory passes beside other work. Reads
@@ -354,41 +325,11 @@ impl CapTable {
         let home = (u128::from(hash) * u128::from(self.homes)) >> 64;
         (home as usize, (hash as u32).max(EMPTY + 1))
     }
-
-    /// The table's contents, bucket by bucket from the last to the first, while devices are
-    /// counted.
-    ///
-    /// A device in a later slot is read before the slots that it had found taken. So whatever is
-    /// read later, each device that was read is found again.
-    pub fn export(&self) -> impl ExactSizeIterator<Item = [u8; BUCKET_BYTES]> {
-        self.buckets.iter().rev().map(|bucket| {
-            let mut bytes = [0; BUCKET_BYTES];
-            let words = bytes.as_chunks_mut::<4>().0.iter_mut();
-            for (word, slot) in words.zip(&bucket.0).rev() {
-                *word = slot.load(Acquire).to_le_bytes();
-            }
-            bytes
-        })
-    }
-
-    /// Fills an empty table with an export of one of the same size and seed. Buckets that are
-    /// missing stay empty. Counts the devices anew.
-    pub fn import(&mut self, export: impl Iterator<Item = [u8; BUCKET_BYTES]>) {
-        let mut count = self.carried;
-        for (bucket, bytes) in self.buckets.iter_mut().rev().zip(export) {
-            for (slot, word) in bucket.0.iter_mut().zip(bytes.as_chunks().0) {
-                let fingerprint = u32::from_le_bytes(*word);
-                *slot.get_mut() = fingerprint;
-                count += u64::from(fingerprint != EMPTY);
-            }
-        }
-        self.count.set_count(count);
-    }
 }
 
 /// Home buckets: 3 slots for 2 devices.
-const fn homes(limit: u64) -> u64 {
-    (limit * 3).div_ceil(2 * SLOTS as u64)
+const fn homes(capacity: u64) -> u64 {
+    (capacity * 3).div_ceil(2 * SLOTS as u64)
 }
 
 #[cfg(test)]

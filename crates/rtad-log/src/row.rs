@@ -225,8 +225,8 @@ pub enum CapState {
     Admitted,
     /// It is reached.
     Capped,
-    /// The pod has leased no more of it.
-    NoLease,
+    /// The pod was granted no more of it.
+    NoGrant,
 }
 
 /// A request as it came.

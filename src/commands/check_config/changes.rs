@@ -273,7 +273,6 @@ name = \"c\"
 unique_devices = 30
 per = \"day\"
 time_zone = \"UTC\"
-share = 1.0
 [[experiment]]
 name = \"e\"
 traffic = \"0..9000\"

@@ -27,23 +27,23 @@ export function showCaps({ caps }) {
     ({ name }) => name,
     (cap) => {
       const counted = t("cap-of", { devices: count(cap.devices), limit: count(cap.limit) });
-      const used = el("span", {}, bar(usedOf(cap)), el("small", {}, counted), ...leased(cap));
+      const used = el("span", {}, bar(usedOf(cap)), el("small", {}, counted), ...granted(cap));
       const name = el("span", {}, cap.name, " ", el("small", {}, list(cap.strategies)));
       return [name, used, periodOf(cap)];
     },
   );
 }
 
-const usedOf = ({ devices, limit }) => (limit > 0 ? devices / limit : 0);
+/** The part of all pods together. */
+const usedOf = ({ grants, unique_devices: total }) => Math.min(1, grants.all_devices / total);
 
-/** The state of a limit that grows by leases. */
-function leased({ leases, unique_devices: total }) {
-  if (!leases) return [];
-  const all = t("cap-leased", { all: count(leases.all_devices), total: count(total) });
-  const { failing } = leases;
+/** What all pods were granted. */
+function granted({ grants, unique_devices: total }) {
+  const all = t("cap-granted", { all: count(grants.all_devices), total: count(total) });
+  const { failing } = grants;
   return [
     el("small", {}, all),
-    ...(failing ? [el("div", {}, pill("bad", t("cap-lease-failing", { cause: failing })))] : []),
+    ...(failing ? [el("div", {}, pill("bad", t("cap-grant-failing", { cause: failing })))] : []),
   ];
 }
 
@@ -66,13 +66,12 @@ export function capProblems({ caps }) {
       href: "#caps",
     });
   for (const cap of caps) {
-    const { name, devices, limit, unique_devices: total, leases, time_zone: zone } = cap;
-    // More may be leased as long as the pods have not leased everything.
-    const isWhole = !leases || leases.all_devices >= total;
+    const { name, devices, limit, unique_devices: total, grants, time_zone: zone } = cap;
+    // More may be granted as long as not all is.
+    const isWhole = grants.all_devices >= total;
     const until = `${moment(cap.period_end_unix_seconds, zone)} (${zone})`;
-    if (isWhole && limit > 0 && devices >= limit)
-      note("capped", "warn", { name, limit: count(limit), until });
-    if (leases?.failing) note("lease", "bad", { name, cause: leases.failing });
+    if (isWhole && devices >= limit) note("capped", "warn", { name, limit: count(total), until });
+    if (grants.failing) note("grant", "bad", { name, cause: grants.failing });
   }
   return problems;
 }

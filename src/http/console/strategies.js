@@ -11,7 +11,7 @@ const REASONS = [
   "no_device",
   "unavailable",
   "capped",
-  "no_lease",
+  "no_grant",
   "rule",
   "not_scheduled",
   "bucket",

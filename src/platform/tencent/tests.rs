@@ -181,7 +181,7 @@ fn refusals_carry_a_cache_time_without_a_configured_one() {
     for (decisions, expected) in [
         ([not_scheduled, NO_BID], Some(3600)),
         ([Decision::CAPPED, NO_BID], Some(3600)),
-        ([Decision::NO_LEASE, NO_BID], None),
+        ([Decision::NO_GRANT, NO_BID], None),
         ([NO_BID, NO_BID], None),
         // The time of an answer with a bid is configured, or the platform's own.
         ([not_scheduled, BID], None),

@@ -132,47 +132,41 @@ fn change_that_moves_devices_to_other_buckets_is_refused() {
     }
 }
 
-/// Caps that a restart or a new pod forgets.
+/// Pods write their parts of a cap to one store.
 #[test]
-fn forgotten_caps_are_warned_about() {
+fn cap_without_a_store_to_write_to_is_refused() {
     let store = TestStore::empty();
-    let warnings = |store_keys: &str, cap: &str, variables: &[(&str, &str)]| {
-        let leases = "[cap_leases]\nbackend = \"redis://cache.internal\"";
-        let cap = format!(
-            "cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 9\nper = \"day\"\ntime_zone = \"UTC\"\n{cap}"
-        );
-        let file = store.config_file("", &format!("{store_keys}\n{leases}\n{RULES}{cap}"));
-        let text = check(&file, variables).stderr;
-        let lines = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("warning    "));
-        lines.map(str::to_owned).collect::<Vec<_>>()
+    let check_store = |lines: &str| {
+        let cap = "cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 9\nper = \"day\"\n\
+                   time_zone = \"UTC\"\n";
+        let text = format!("[store]\n{lines}\n{RULES}{cap}");
+        let file = store.path().join("caps.toml");
+        std::fs::write(&file, text).unwrap();
+        check(&file, &[])
     };
-    let kept = "cache_dir = \"cache\"";
-    let kubernetes = [("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
-    for (store_keys, cap, expected) in [
+    let http = "url = \"https://host/rtad\"";
+    let list = "urls = [\"/a\", \"/b\"]";
+    let missing = "store.caps_url is missing, and pods";
+    for (lines, found) in [
         (
-            "",
-            "",
-            "begins at zero with each restart and in each new pod",
+            http,
+            format!("{missing} cannot write their caps to store.url over HTTP"),
         ),
         (
-            kept,
-            "share = 0.5",
-            "begins at zero in a new pod unless store.cache_dir is on a volume",
-        ),
-        (
-            "",
-            "leased = true",
-            "counts returning devices again after a restart",
+            list,
+            format!("{missing} write their caps to one store, not to store.urls"),
         ),
     ] {
-        let found = warnings(store_keys, cap, &kubernetes);
-        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+        check_store(lines).fails(2, &found);
+        let written = check_store(&format!("{lines}\ncaps_url = \"/caps\""));
+        assert_eq!(written.status, Some(0), "{}", written.stderr);
     }
-    assert!(warnings(kept, "leased = true", &kubernetes).is_empty());
-    // Elsewhere a directory is kept.
-    assert!(warnings(kept, "share = 0.5", &[]).is_empty());
+    let read_only = check_store(&format!("{http}\ncaps_{http}"));
+    read_only.fails(
+        2,
+        "store.caps_url is \"https://host/rtad\"; accepted: a directory,",
+    );
+    assert_eq!(check_store("url = \"/a\"").status, Some(0));
 }
 
 /// Reading a pipe would block, and every later reload with it.

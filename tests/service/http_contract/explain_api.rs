@@ -6,6 +6,7 @@ use crate::fixture::{
     FixtureServer, NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, PLATFORMS, RULES, TestStore,
 };
 use testkit::random::SplitMix64;
+use testkit::wait_until;
 
 /// Strategies of every kind beside those of the fixture.
 const MORE: &str = r#"
@@ -42,7 +43,7 @@ no_device = "bid"
 cap = "daily"
 [[cap]]
 name = "daily"
-unique_devices = 20
+unique_devices = 2
 per = "day"
 time_zone = "UTC"
 "#;
@@ -61,7 +62,13 @@ const STRATEGIES: [&str; 10] = [
 
 fn server() -> FixtureServer {
     let rules = format!("{RULES}{MORE}{PLATFORMS}");
-    FixtureServer::start(TestStore::with_everything(), "max_body = \"2KiB\"", &rules)
+    let store = TestStore::with_everything();
+    let server = FixtureServer::start(store, "max_body = \"2KiB\"", &rules);
+    let mut admin = server.connect_admin();
+    wait_until("the cap is granted", || {
+        admin.get("/v1/status").ok()["caps"][0]["limit"] == 2
+    });
+    server
 }
 
 fn some_id(random: &mut SplitMix64) -> (String, String) {

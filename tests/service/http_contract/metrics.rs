@@ -22,7 +22,7 @@ fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
         "strategy" => "new-users vip-only new-vip needs-missing needs-fresh",
         "decision" => "bid no_bid",
         "reason" => {
-            "member not_member no_device unavailable capped no_lease rule not_scheduled bucket"
+            "member not_member no_device unavailable capped no_grant rule not_scheduled bucket"
         }
         "condition" | "audience" => "old_users vip missing too_old",
         "kind" => FIELDS,

@@ -75,7 +75,7 @@ class TestShows(Console):
         rows = self.table("Caps of distinct devices").locator("tbody tr")
         expect(rows).to_have_count(1)
         expect(rows.locator("th")).to_have_text("hourly new-vip")
-        expect(rows.locator("td").nth(0)).to_have_text(re.compile("% *[\\d,]+ of 1,000,000 devices"))
+        expect(rows.locator("td").nth(0)).to_have_text(re.compile("% *[\\d,]+ of [\\d,]+ devices here *all pods: [\\d,]+ of 1,000,000 granted"))
         expect(rows.locator("td").nth(1)).to_contain_text("hour in UTC")
 
     def test_reached_cap_needs_attention_until_its_zone_begins_a_day(self):
@@ -89,6 +89,8 @@ class TestShows(Console):
             status["caps"][0] |= {
                 "devices": 150,
                 "limit": 150,
+                "unique_devices": 600,
+                "grants": {"all_devices": 600, "created": 1, "failed": 0},
                 "per": "day",
                 "time_zone": "Asia/Shanghai",
                 "period_end_unix_seconds": 4_000_032_000 // 86400 * 86400 + 16 * 3600,
@@ -98,10 +100,10 @@ class TestShows(Console):
         page.route("**/v1/status", reached)
         expect(problems).to_contain_text("The cap hourly is reached")
         expect(problems).to_contain_text(
-            re.compile(r"150 devices were counted.* until \w+ \d+ 00:00:00 \(Asia/Shanghai\)")
+            re.compile(r"All 600 devices were granted.* until \w+ \d+ 00:00:00 \(Asia/Shanghai\)")
         )
         row = self.table("Caps of distinct devices").locator("tbody tr")
-        expect(row).to_contain_text(re.compile(r"100% *150 of 150 devices"))
+        expect(row).to_contain_text(re.compile(r"100% *150 of 150 devices here"))
         expect(row).to_contain_text(re.compile(r"ends \w+ \d+ 00:00:00, in"))
         self.check_accessibility(page, "a reached cap")
 

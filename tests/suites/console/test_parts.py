@@ -74,6 +74,6 @@ class TestParts(Console):
 
 class TestWords(Console):
     def test_both_languages_have_all_texts(self):
-        composed = "access because capped do encoding failure id lease none per reason route span sync why"
+        composed = "access because capped do encoding failure grant id none per reason route span sync why"
         prefixes = tuple(f"{word}-" for word in composed.split())
         self.check_texts(prefixes, ("md5", "deltas-sum", "encoding-"))

@@ -260,15 +260,14 @@ def random_strategy(random, experiments, caps, now, index):
 
 def random_caps(random, number):
     """The cap of strategies in shadow, and two others. Their names contain the number of the
-    config, as a reload keeps counts."""
+    config, as a reload keeps counts. A pod is granted the smallest ones at once, and enough of the
+    largest one, so that no request waits for a further block."""
     found = []
     for index in range(3):
-        one = {"name": f"c{number}-{index}", "unique_devices": random.choice([1, 7, 50, 150, 400])}
+        one = {"name": f"c{number}-{index}", "unique_devices": random.choice([1, 2, 6_000_000])}
         one["per"] = random.choice(["hour", "day"])
         if random.random() < 0.6:
             one["time_zone"] = random.choice(ZONES)
-        if random.random() < 0.4:
-            one["share"] = random.choice([0.25, 0.58, 0.9])
         found.append(one)
     return found
 

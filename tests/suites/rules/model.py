@@ -7,7 +7,6 @@ or None for unknown.
 import copy
 import hashlib
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -314,13 +313,11 @@ class Model:
         """Whether a bid is within the cap, counting its device if it `counts`."""
         if self.logged_caps is not None:
             return self.logged_caps.get(cap) != "capped"
-        share = Decimal(str(self.caps[cap].get("share", 1)))
-        limit = max(1, int(self.caps[cap]["unique_devices"] * share))
         counted = self.counted[cap].setdefault(self.periods[cap][0], set())
         device = min(request.md5s, default=None)
         if device in counted:
             return True
-        if len(counted) >= limit:
+        if len(counted) >= self.caps[cap]["unique_devices"]:
             return False
         if counts and device:
             counted.add(device)

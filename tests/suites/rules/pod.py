@@ -40,7 +40,8 @@ class Pod(Rtad):
         self.reload()
 
     def has_time_of(self, model):
-        """Whether ages of audiences, schedules and periods of caps are those of its time."""
+        """Whether ages of audiences, schedules and periods of caps are those of its time, and the
+        caps have blocks."""
         status = self.status()
         missing = {one["name"] for one in status["audiences"] if not one["available"]}
         holds = {
@@ -49,6 +50,8 @@ class Pod(Rtad):
             if "schedule" in one
         }
         ends = {one["name"]: one["period_end_unix_seconds"] for one in status["caps"]}
+        if any(one["limit"] < min(2, one["unique_devices"]) for one in status["caps"]):
+            return False
         expected = {name: end.timestamp() for name, (_, end) in model.periods.items()}
         scheduled = {name: one for name, one in model.schedule_holds.items() if one is not None}
         return (missing, holds, ends) == (model.unavailable, scheduled, expected)
