@@ -23,7 +23,7 @@ USE = re.compile(r"^ *(?:pub(?:\([^)]*\))? )?use ([^;]+);", re.M)
 PATH = re.compile(r"(?<![\w:])(?:crate|self|super)(?:::\w+)+")
 INCLUDE = re.compile(r'include_(?:str|bytes)!\(\s*"([^"]+)"')
 # Crates of servers and their configuration. `rtad-store` brings hyper, as the client of buckets.
-SERVER_CRATES = "axum hyper metrics redis rtad-config rtad-http rtad-redis rtad-window toml".split()
+SERVER_CRATES = "axum hyper metrics rtad-config rtad-http rtad-window toml".split()
 BATCH_PROGRAMS = ["rtad-loader"]
 
 

@@ -43,8 +43,6 @@ RUST_KINDS = [
     ["--lib", "--bins"],
     ["--doc"],
 ]
-# Tests in modules of this name start a Redis server.
-SKIP_SERVERS = ["--", "--skip", "redis_server"]
 # The Rust tests and the suites wait in part, so four run at a time, the longest first, and cargo
 # runs more tests at a time than there are processors: six took two thirds of the time of two.
 AT_ONCE = 4
@@ -60,7 +58,6 @@ LONG = {
     "MUTANTS": "1000000",
     "RACES": "400",
     "STOPS": "100",
-    "REDIS_DOWN_SECONDS": "60",
 }
 
 TARGET = re.compile(r"\s+(?:Running (unittests )?(\S+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (\S+))$")
@@ -156,11 +153,8 @@ def check():
     step("layers", *LAYERS)
     if step("build", *BUILD_CHECK):
         with ThreadPoolExecutor() as pool:
-            list(pool.map(rust, ([*RUST, *kind, *SKIP_SERVERS] for kind in RUST_KINDS)))
-    print(
-        "Not run: tests that need redis-server, tests/suites, and the lints of benchmarks."
-        " `make test` runs them."
-    )
+            list(pool.map(rust, ([*RUST, *kind] for kind in RUST_KINDS)))
+    print("Not run: tests/suites, and the lints of benchmarks. `make test` runs them.")
 
 
 def test(is_long):

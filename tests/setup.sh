@@ -21,7 +21,6 @@ for group in "${@:-test}"; do
             need haproxy
             need npm
             need promtool prometheus
-            need redis-server
             need systemd-analyze systemd
             need wrk
             [ -n "${CHROMIUM:-}" ] || need chromium-headless-shell

@@ -6,7 +6,6 @@
 //! | [`client`] | an HTTP/1.1 client over a bare socket |
 //! | [`process`] | child processes of the programs under test |
 //! | [`port`] | free ports |
-//! | [`redis`] | a Redis server |
 //! | [`tls`] | a certificate authority |
 //! | [`cgroup`] | a memory limit |
 //! | [`random`] | deterministic pseudo-random numbers and keys |
@@ -37,7 +36,6 @@ pub mod platform;
 pub mod port;
 pub mod process;
 pub mod random;
-pub mod redis;
 pub mod reference;
 pub mod sandbox;
 pub mod server;
