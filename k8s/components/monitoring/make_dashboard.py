@@ -228,22 +228,22 @@ def decided(board):
         "The configured `no_device` answer.",
         min=0,
     )
-    used = f"max by (pod, cap) ({of('rtad_cap_devices')} / {of('rtad_cap_limit')})"
+    counted = sum_by("cap", of("rtad_cap_devices"))
+    granted = f"max by (cap) ({of('rtad_cap_granted_devices')})"
     board.graph(
         "Unique caps",
-        SHARE,
-        [(used, "{{pod}} {{cap}}")],
-        "Devices counted in the period, by the cap's limit on the pod. At 100 % new devices get no bid.",
-        min=0,
-        max=1,
-    )
-    leased = f"max by (cap) ({of('rtad_cap_leased_devices')})"
-    failing = rate("rtad_cap_lease_calls_total", 'result="failed"')
-    board.graph(
-        "Leases of caps",
         COUNT,
-        [(leased, "leased {{cap}}"), (f"sum by (pod, cap) ({failing})", "failed calls/s {{pod}} {{cap}}")],
-        "Devices of a cap that all pods have leased in its period. Pods whose calls fail go on with what they have.",
+        [(counted, "counted {{cap}}"), (granted, "granted {{cap}}")],
+        "Devices counted by the pods in the period, and those granted to them. They end at the cap.",
+        min=0,
+    )
+    created = rate("rtad_cap_records_total", 'result="created"')
+    failed = rate("rtad_cap_records_total", 'result="failed"')
+    board.graph(
+        "Records of caps",
+        PER_SECOND,
+        [(sum_by("cap", created), "created {{cap}}"), (sum_by("pod, cap", failed), "failed {{pod}} {{cap}}")],
+        "Blocks that pods take and give back. Pods whose calls fail go on with what they have.",
         min=0,
     )
 
@@ -329,7 +329,7 @@ def asked(board):
         "Reasons of the selection",
         PER_SECOND,
         [(sum_by("decision, reason, condition", decisions), "{{decision}}: {{reason}} {{condition}}")],
-        "`capped` and `no_lease` are those of caps; docs/guides/answer-growth-questions.md.",
+        "`capped` and `no_grant` are those of caps; docs/guides/answer-growth-questions.md.",
     )
 
 

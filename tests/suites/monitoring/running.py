@@ -56,8 +56,7 @@ class Fleet:
         self.store = self.folder / "store"
         self.ids = synth(2000)
         self.config = self.folder / "rtad.toml"
-        leases = f'\n[cap_leases]\nbackend = "redis://{HOST}:{self.redis()}"\n'
-        text = (HERE / "rtad.toml").read_text() + leases
+        text = (HERE / "rtad.toml").read_text()
         self.config.write_text(text.replace("[store]\n", '[store]\ncache_dir = "cache"\n'))
         self.publish("old_users", self.ids[:1000])
         self.publish("vip", self.ids[900:1100])
@@ -71,15 +70,6 @@ class Fleet:
         to = ["--store", self.store, "--audience", audience]
         options = ["--quiet", "--expires", "72h", "--max-change", "any", "-"]
         loader("build", *to, *options, given="\n".join(ids))
-
-    def redis(self):
-        """Starts a Redis; returns its port."""
-        port = free_port()
-        flags = ["--port", port, "--save", "", "--bind", HOST]
-        server = Process("redis-server", *flags, log=self.folder / "redis.log", cwd=self.folder)
-        self.ending.enter_context(server)
-        server.wait_for("Ready to accept connections")
-        return port
 
     def rtad(self, name, store):
         """Starts a pod; returns the addresses of its two ports."""
