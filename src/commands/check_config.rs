@@ -211,7 +211,7 @@ fn limit(cap: &CapConfig) -> String {
     let devices = cap.unique_devices;
     let per = cap.per.as_str();
     let time_zone = cap.zone();
-    format!("{devices} distinct devices per {per} in {time_zone}, by all pods together")
+    format!("{devices} distinct devices per {per} in {time_zone}")
 }
 
 /// The condition that admits a request of a platform.

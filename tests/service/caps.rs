@@ -289,7 +289,7 @@ fn strategies_share_a_cap() {
 #[test]
 fn refusal_of_an_unreadable_body_is_cached_for_a_second() {
     let rules = rules(1).replace("cap = \"daily\"", "cap = \"daily\"\nunavailable = \"bid\"");
-    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
+    let server = start_with(TestStore::with_everything(), &rules);
     let mut client = server.connect();
     assert_eq!(ask(&mut client, "/rta/tencent", 1).0, Some(0));
 
