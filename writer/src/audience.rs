@@ -25,3 +25,6 @@ pub use batch::WriteRequest;
 pub use commands::{AudienceChange, Written};
 pub use writer::WriteLimits;
 pub use writers::Writers;
+
+/// False-positive rate of an audience for which none was chosen.
+pub const DEFAULT_FPR: f64 = 0.0001;

@@ -19,14 +19,12 @@ use rtad_http::request_error::RequestError;
 use rtad_store::{Store, StoreError};
 
 use super::app::{App, NamedAudience};
-use super::audience::AudienceChange;
+use super::audience::{AudienceChange, DEFAULT_FPR};
 use super::bodies::{check_unix_seconds, with_body};
 use super::error::ApiError;
 
 /// Audiences read concurrently for a list.
 const PARALLEL_READS: usize = 8;
-/// False-positive rate of an audience created without one.
-pub const DEFAULT_FPR: f64 = 0.0001;
 
 /// State of an audience in the store.
 #[derive(Debug, Serialize)]

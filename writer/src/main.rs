@@ -7,10 +7,10 @@
 //! | `error` | errors, as problem documents |
 //! | `telemetry` | metrics |
 //! | `scopes`, `tokens` | credentials |
+//! | `audience` | one task with a queue per audience; waiting writes are coalesced |
 //! | `windows` | event windows, and the audiences that follow them |
 //! | `check_config` | the command that checks the configuration |
 //! | `bodies`, `ids` | request bodies, and the ids in them |
-//! | `audience` | one task with a queue per audience; waiting writes are coalesced |
 //! | `app` | shared state and middleware |
 //! | `devices`, `audiences`, `events`, `callbacks` | handlers |
 //! | `routes` | list of all routes |

@@ -27,8 +27,7 @@ use super::reports::{Due, Reports};
 use super::served::ServedWindow;
 use super::source::{SourceError, live_window};
 use crate::TOOL;
-use crate::audience::{WriteRequest, Writers, Written};
-use crate::audiences::DEFAULT_FPR;
+use crate::audience::{DEFAULT_FPR, WriteRequest, Writers, Written};
 use crate::error::ApiError;
 use crate::op::Op;
 
