@@ -35,6 +35,16 @@ impl Site {
         run(loader.envs(self.bucket.environment()), &input(keys))
     }
 
+    /// Runs a task of a build on Spark over these keys.
+    fn put_chunk(&self, url: &str, job: &str, keys: &[DeviceKey]) -> Outcome {
+        let line = format!("chunk --store {url} --part 0/1 --json --job");
+        let mut loader = loader(self.sandbox.path(), &line);
+        let mut sorted = keys.to_vec();
+        sorted.sort_unstable();
+        let bytes: Vec<u8> = sorted.iter().flat_map(|key| *key.as_bytes()).collect();
+        run(loader.arg(job).envs(self.bucket.environment()), &bytes)
+    }
+
     /// Copies the audience between two prefixes, of this bucket or another.
     fn mirror(&self, from: &str, to: &str, other: &CloudServer) -> Outcome {
         let line = format!("mirror --from {from} --to {to} --json");
@@ -145,17 +155,25 @@ fn bucket_with_versions_is_refused_before_files_are_written() {
         site.run("build -", &members[..50]).json();
         let (url, copy) = (site.bucket.url("rtad"), s3.url("copy"));
         site.mirror(&url, &copy, &s3).json();
+        // Without reports of tasks, it fails after its first line.
+        let spark = site.run("publish", &[]).stdout;
+        let job = spark.lines().next().expect("the job");
         site.bucket.add_versions();
         site.bucket.take_requests();
 
         let standby = site.bucket.url("standby");
         let built = site.run("build --max-change any -", &members);
         let mirrored = site.mirror(&copy, &standby, &s3);
+        let begun = site.run("publish", &[]);
+        assert_eq!(begun.stdout.lines().count(), 1, "no job: {begun:?}");
+        let chunk = site.put_chunk(&url, job, &members);
         let appended = site.run("append -", &members[50..]);
         let removed = site.run("remove -", &members[..1]);
         for (outcome, store) in [
             (built, &url),
             (mirrored, &standby),
+            (begun, &url),
+            (chunk, &url),
             (appended, &url),
             (removed, &url),
         ] {

@@ -67,7 +67,7 @@ impl StoreFixture {
 
     fn over(store: Store) -> Self {
         Self {
-            writer: StoreWriter::new(store).unwrap(),
+            writer: StoreWriter::new(store).unwrap().without_delete_time(),
             folder: None,
         }
     }

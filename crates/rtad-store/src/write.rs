@@ -49,6 +49,7 @@ pub use crate::layout::MAX_TOMBSTONES;
 pub use append::{Appended, Ledger};
 pub use base::Base;
 pub use change::Change;
+pub use chunks::ChunkPut;
 pub use delete::Deletion;
 pub use gc::{Collected, MIN_AGE, Retention};
 pub use mirror::Mirrored;

@@ -81,7 +81,8 @@ impl fmt::Display for MaxChange {
 
 impl GateArgs {
     /// The base of a build. `--max-change any` gives up the changes of lost records. A writer that
-    /// may not publish fails here, not after an hour of reading.
+    /// may not publish, or a bucket that ignores conditions, fails here, not after an hour of
+    /// reading.
     pub async fn base(
         &self,
         writer: &StoreWriter,
@@ -89,10 +90,11 @@ impl GateArgs {
     ) -> Result<Base, StoreError> {
         let base = match writer.base(audience).await {
             Err(StoreError::LostRecords { .. }) if self.max_change == MaxChange::Any => {
-                return Ok(Base::new(audience.clone(), None));
+                Base::new(audience.clone(), None)
             }
             base => base?,
         };
+        writer.check_creates(audience).await?;
 
         if base.current().is_some()
             && let Some(live) = writer.store().live(audience).await?

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::write::{MIN_AGE, Retention};
 
-/// Writes each chunk twice, concurrently.
+/// Writes each chunk twice, concurrently. Returns whether each was written.
 async fn put_early(fixture: &StoreFixture, chunks: &[BuiltChunk]) -> Vec<bool> {
     let copies = chunks
         .iter()
@@ -19,11 +19,12 @@ async fn put_early(fixture: &StoreFixture, chunks: &[BuiltChunk]) -> Vec<bool> {
     let puts: Vec<_> = copies
         .map(|chunk| fixture.writer.put_chunk_ahead(&audience, chunk))
         .collect();
-    stream::iter(puts)
+    let put: Vec<_> = stream::iter(puts)
         .buffer_unordered(5)
         .try_collect()
         .await
-        .unwrap()
+        .unwrap();
+    put.into_iter().map(|put| put.is_written).collect()
 }
 
 /// The chunks of a manifest that the store does not hold.
@@ -159,4 +160,76 @@ async fn publish_refuses_chunks_that_a_gc_may_soon_remove() {
     // Those of the live generation are as old, and stay.
     assert_eq!(fixture.publish(&live).await.unwrap(), (2, 0));
     fixture.assert_serves(2, &live).await;
+}
+
+/// Who renews an old chunk, before the publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RenewedBy {
+    Task,
+    /// The report of the first try is lost.
+    RetriedTask,
+    KilledBuild,
+}
+
+/// A gc saw the chunk when it was old; its delete arrives ten seconds after the chunk was renewed.
+#[tokio::test(start_paused = true)]
+async fn publish_waits_for_deletes_of_renewed_chunks() {
+    for renewed_by in [
+        RenewedBy::Task,
+        RenewedBy::RetriedTask,
+        RenewedBy::KilledBuild,
+    ] {
+        let (faulty, fixture) = faulty_fixture();
+        let [live, early] = ["live", "early"].map(|seed| keys(seed, 50));
+        fixture.publish(&live).await.unwrap();
+        put_early(&fixture, &build(1, &early).1).await;
+        faulty.age(13 * HOUR).await;
+
+        let writer = StoreWriter::new(fixture.store().clone()).unwrap();
+        let base = writer.base(&audience()).await.unwrap();
+        let (manifest, chunks) = build(1, &early);
+        let deleted = chunk_path(&audience(), &chunks[0].entry);
+        if renewed_by != RenewedBy::Task {
+            put_early(&fixture, &build(1, &early).1).await;
+        }
+        let publication = writer.publish(base).await.unwrap();
+        for chunk in chunks {
+            if renewed_by == RenewedBy::KilledBuild {
+                publication.put_chunk(chunk).await.unwrap();
+                continue;
+            }
+            let put = writer.put_chunk_ahead(&audience(), chunk).await.unwrap();
+            if put.is_renewed {
+                publication.expect_deletes();
+            }
+        }
+
+        let late_delete = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            fixture.delete(deleted.as_ref()).await;
+        };
+        let (committed, ()) = tokio::join!(publication.commit(manifest), late_delete);
+        let refused = committed.expect_err(&format!("{renewed_by:?}"));
+        assert!(refused.is_transient(), "{refused}");
+        fixture.assert_serves(1, &live).await;
+    }
+}
+
+/// The chunks of a new audience wait for nothing.
+#[tokio::test(start_paused = true)]
+async fn publish_of_new_chunks_does_not_wait() {
+    let (_, fixture) = faulty_fixture();
+    let writer = StoreWriter::new(fixture.store().clone()).unwrap();
+    let before = tokio::time::Instant::now();
+    for seed in ["one", "other"] {
+        let base = writer.base(&audience()).await.unwrap();
+        let publication = writer.publish(base).await.unwrap();
+        let (manifest, chunks) = build(1, &keys(seed, 50));
+        for chunk in chunks {
+            let put = writer.put_chunk_ahead(&audience(), chunk).await.unwrap();
+            assert!(put.is_written && !put.is_renewed);
+        }
+        publication.commit(manifest).await.unwrap();
+    }
+    assert_eq!(before.elapsed(), Duration::ZERO);
 }

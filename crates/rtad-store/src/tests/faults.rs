@@ -252,7 +252,9 @@ async fn server_without_conditional_creates_is_refused() {
     let mut change = crate::write::Change::default();
     change.add(keys("second", 1)[0]);
     let appended = ledger.append(change).await.map(drop);
-    for refused in [published, appended] {
+    let chunk = build(1, &keys("second", 1)).1.remove(0);
+    let put_ahead = fresh().writer.put_chunk_ahead(&audience(), chunk).await;
+    for refused in [published, appended, put_ahead.map(drop)] {
         assert!(
             matches!(refused, Err(StoreError::Conditions { .. })),
             "{refused:?}"

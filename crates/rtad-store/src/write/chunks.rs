@@ -32,6 +32,10 @@ use rtad_core::snapshot::{
 /// Older chunks outside the live generation are written again: the publish has the other half of a
 /// gc's least age.
 const FRESH: Duration = Duration::from_secs(MIN_AGE.as_secs() / 2);
+/// A younger chunk outside the live generation may have been renewed by a process that died, while
+/// a gc's delete of the old one was on its way. By this host's clock, which may be wrong by
+/// minutes.
+const SETTLED: Duration = Duration::from_secs(600);
 /// Older ones are not relied on, by the store's clock: a gc may soon remove them.
 const RELIABLE: Duration = Duration::from_secs(MIN_AGE.as_secs() / 24 * 23);
 /// The coarsest unit of a store's times.
@@ -40,23 +44,24 @@ const TIME_UNIT: Duration = Duration::from_secs(1);
 const PIECE_BYTES: usize = 1 << 20;
 
 impl StoreWriter {
-    /// Writes a chunk, durably, before its publication is opened, unless the store holds it.
-    /// Returns whether it was written. May be called concurrently. Costs a read of the live
-    /// manifest.
+    /// Writes a chunk, durably, before its publication is opened, unless the store holds it. May be
+    /// called concurrently. Costs a read of the live manifest.
     ///
     /// # Errors
     ///
-    /// A store error.
+    /// [`StoreError::Conditions`], or a store error.
     pub async fn put_chunk_ahead(
         &self,
         audience: &AudienceName,
         chunk: BuiltChunk,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<ChunkPut, StoreError> {
         prepare_folder(self, &audience_path(audience)).await?;
+        // Before chunks are written.
+        self.check_creates(audience).await?;
+
         let live = self.store().live(audience).await?;
         let stable = StableFiles::of(self.store(), audience, live.as_ref()).await?;
-        let put = put_unless_held(self, audience, chunk, &stable).await?;
-        Ok(put != ChunkPut::Held)
+        put_unless_held(self, audience, chunk, &stable).await
     }
 }
 
@@ -140,13 +145,55 @@ impl StableFiles {
 
 /// How a chunk came into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChunkPut {
-    /// It was there.
-    Held,
-    /// It was written.
-    Written,
-    /// It was written over a file that a gc may be removing.
-    Renewed,
+pub struct ChunkPut {
+    /// Whether it was written; otherwise it was there.
+    pub is_written: bool,
+    /// Whether a gc's delete of an older file may be on its way. The publish waits for it
+    /// ([`crate::write::Publication::expect_deletes`]).
+    pub is_renewed: bool,
+}
+
+/// A chunk of the store, before it is written.
+#[derive(Debug, Clone, Copy)]
+pub struct FoundChunk {
+    is_there: bool,
+    /// Whether the store holds it for the duration of a publish.
+    is_held: bool,
+    /// See [`ChunkPut::is_renewed`].
+    is_renewed: bool,
+}
+
+impl FoundChunk {
+    /// The result without a write, if none is needed.
+    pub fn held(self) -> Option<ChunkPut> {
+        self.is_held.then_some(ChunkPut {
+            is_written: false,
+            is_renewed: self.is_renewed,
+        })
+    }
+}
+
+/// Looks a chunk up in the store.
+pub async fn find_chunk(
+    backend: &Backend,
+    audience: &AudienceName,
+    entry: &ChunkEntry,
+    stable: &StableFiles,
+) -> Result<FoundChunk, StoreError> {
+    let Some(file) = look_up(backend, audience, entry).await? else {
+        return Ok(FoundChunk {
+            is_there: false,
+            is_held: false,
+            is_renewed: false,
+        });
+    };
+    let now = SystemTime::now();
+    let is_live = stable.chunks.contains(&entry.digest);
+    Ok(FoundChunk {
+        is_there: true,
+        is_held: stable.keeps(entry, &file, now, FRESH),
+        is_renewed: !is_live && is_younger(&file, now, SETTLED),
+    })
 }
 
 /// Writes a chunk, unless the store holds it for the duration of a publish.
@@ -156,45 +203,42 @@ pub async fn put_unless_held(
     chunk: BuiltChunk,
     stable: &StableFiles,
 ) -> Result<ChunkPut, StoreError> {
-    let backend = writer.backend();
-    let path = chunk_path(audience, &chunk.entry);
-    let found = look_up(backend, audience, &chunk.entry).await?;
-    let is_held = found
-        .as_ref()
-        .is_some_and(|found| stable.keeps(&chunk.entry, found, SystemTime::now(), FRESH));
-    // A corrupt file of a directory is repaired. Object stores keep checksums of their own, and a
-    // comparison would fetch the whole snapshot.
-    let is_intact =
-        is_held && (!backend.is_directory() || holds_bytes(backend, &path, &chunk.bytes).await?);
-    if is_intact {
-        return Ok(ChunkPut::Held);
+    let (backend, entry) = (writer.backend(), &chunk.entry);
+    let found = find_chunk(backend, audience, entry, stable).await?;
+    if let Some(held) = found.held() {
+        // A corrupt file of a directory is repaired. Object stores keep checksums of their own, and
+        // a comparison would fetch the whole snapshot.
+        let path = chunk_path(audience, entry);
+        if !backend.is_directory() || holds_bytes(backend, &path, &chunk.bytes).await? {
+            return Ok(held);
+        }
     }
+    write_chunk(writer, audience, entry, chunk.bytes.into(), found, stable).await
+}
 
-    let bytes = Bytes::from(chunk.bytes);
+/// Writes a chunk over what was found.
+pub async fn write_chunk(
+    writer: &StoreWriter,
+    audience: &AudienceName,
+    entry: &ChunkEntry,
+    bytes: Bytes,
+    found: FoundChunk,
+    stable: &StableFiles,
+) -> Result<ChunkPut, StoreError> {
+    let path = chunk_path(audience, entry);
     writer.put(&path, bytes.clone()).await?;
     if stable.deleted.is_some() {
         // Some stores have times of whole seconds: this one may be that of the deletion.
-        let written = look_up(backend, audience, &chunk.entry).await?;
+        let written = look_up(writer.backend(), audience, entry).await?;
         if written.is_some_and(|written| stable.may_be_deleted(&written)) {
             tokio::time::sleep(TIME_UNIT).await;
             writer.put(&path, bytes).await?;
         }
     }
-    Ok(match found {
-        Some(_) => ChunkPut::Renewed,
-        None => ChunkPut::Written,
+    Ok(ChunkPut {
+        is_written: true,
+        is_renewed: found.is_there,
     })
-}
-
-/// Whether the store holds a chunk for the duration of a publish.
-pub async fn is_held(
-    backend: &Backend,
-    audience: &AudienceName,
-    entry: &ChunkEntry,
-    stable: &StableFiles,
-) -> Result<bool, StoreError> {
-    let found = look_up(backend, audience, entry).await?;
-    Ok(found.is_some_and(|found| stable.keeps(entry, &found, SystemTime::now(), FRESH)))
 }
 
 /// Whether an object of the same length has these bytes. Reads it in pieces.

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path;
 
-use super::chunks::{StableFiles, is_held};
+use super::chunks::{StableFiles, find_chunk};
 use super::folder::prepare_folder;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
@@ -173,7 +173,8 @@ impl StoreWriter {
         let mut copies = Vec::new();
         for entry in manifest.chunks() {
             copies.push(async move {
-                if is_held(self.backend(), audience, entry, stable).await? {
+                let found = find_chunk(self.backend(), audience, entry, stable).await?;
+                if found.held().is_some() {
                     return Ok(0);
                 }
                 let bytes = source.chunk_file(manifest, entry).await?;

@@ -16,10 +16,9 @@
 //! old. Two loaders may publish at once: one of them creates the next record, the other fails.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use super::base::Base;
-use super::chunks::{ChunkPut, StableFiles, check_files, put_unless_held, sync_chunks};
+use super::chunks::{StableFiles, check_files, put_unless_held, sync_chunks};
 use super::deltas::{in_order, merged};
 use super::folder::prepare_folder;
 use super::live::{Candidate, RetainedDeltas, go_live};
@@ -33,8 +32,6 @@ use rtad_core::snapshot::{
 
 /// Deltas that a generation carries on from earlier ones. More are merged into one.
 const MAX_CARRIED_DELTAS: usize = 100;
-/// Time in which a delete arrives that a gc sent before it could see a renewed chunk.
-const DELETE_TIME: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 15 });
 
 /// A running publish. Dropping it changes nothing for readers.
 #[derive(Debug)]
@@ -44,7 +41,7 @@ pub struct Publication<'w> {
     generation: u64,
     /// The files of the base, which no gc removes while it is live.
     stable: StableFiles,
-    /// Whether a chunk was written over an old one, which a gc may be removing.
+    /// Whether a gc may be removing a file under the name of a chunk.
     has_renewed: AtomicBool,
 }
 
@@ -68,7 +65,7 @@ impl StoreWriter {
         let (store, audience) = (self.store(), base.audience());
         prepare_folder(self, &audience_path(audience)).await?;
         // Before chunks are written.
-        store.records(audience).check_creates().await?;
+        self.check_creates(audience).await?;
 
         let live = store.live(audience).await?;
         base.check_is_live(live.as_ref())?;
@@ -117,10 +114,16 @@ impl Publication<'_> {
     /// A store error.
     pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
         let put = put_unless_held(self.writer, self.audience(), chunk, &self.stable).await?;
-        if put == ChunkPut::Renewed {
-            self.has_renewed.store(true, Ordering::Relaxed);
+        if put.is_renewed {
+            self.expect_deletes();
         }
-        Ok(put != ChunkPut::Held)
+        Ok(put.is_written)
+    }
+
+    /// Lets the commit wait for deletes that a gc sent before it could see a renewed chunk: for
+    /// chunks that were put ahead.
+    pub fn expect_deletes(&self) {
+        self.has_renewed.store(true, Ordering::Relaxed);
     }
 
     /// Numbers a manifest of stored chunks, writes it and makes it live.
@@ -177,8 +180,8 @@ impl Publication<'_> {
 
         let bytes = manifest.to_bytes();
         let entry = GenerationEntry::of(self.generation, &bytes);
-        if self.has_renewed.load(Ordering::Relaxed) && !DELETE_TIME.is_zero() {
-            tokio::time::sleep(DELETE_TIME).await;
+        if self.has_renewed.load(Ordering::Relaxed) {
+            self.writer.wait_for_deletes().await;
         }
         let path = manifest_path(self.audience(), &entry);
         self.writer.put(&path, bytes.clone()).await?;

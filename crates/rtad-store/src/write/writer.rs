@@ -1,6 +1,7 @@
 //! Store writer: a writable store, and an optional signer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};
@@ -9,6 +10,10 @@ use super::sign::Sign;
 use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::read::Store;
+use rtad_core::snapshot::AudienceName;
+
+/// Time in which a delete arrives that a gc sent before it could see a renewed file.
+const DELETE_TIME: Duration = Duration::from_secs(15);
 
 /// A store of snapshots, for writing. Cheap to clone; may be used from any number of tasks.
 #[derive(Clone)]
@@ -17,6 +22,8 @@ pub struct StoreWriter {
     signer: Option<Arc<dyn Sign>>,
     /// Whether a first publish creates the directory of the store.
     creates_store: bool,
+    /// [`DELETE_TIME`], or none in tests whose gc sends no late deletes.
+    delete_time: Duration,
 }
 
 impl std::fmt::Debug for StoreWriter {
@@ -39,6 +46,7 @@ impl StoreWriter {
             store,
             signer: None,
             creates_store: false,
+            delete_time: DELETE_TIME,
         })
     }
 
@@ -87,6 +95,31 @@ impl StoreWriter {
 
     pub(super) const fn backend(&self) -> &Backend {
         &self.store.backend
+    }
+
+    /// Refuses a bucket that ignores the condition of a create. Costs three requests, once per
+    /// client.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conditions`], or a store error.
+    pub async fn check_creates(&self, audience: &AudienceName) -> Result<(), StoreError> {
+        self.store.records(audience).check_creates().await
+    }
+
+    /// Waits until deletes have arrived that are on their way.
+    pub(super) async fn wait_for_deletes(&self) {
+        if !self.delete_time.is_zero() {
+            tokio::time::sleep(self.delete_time).await;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn without_delete_time(self) -> Self {
+        Self {
+            delete_time: Duration::ZERO,
+            ..self
+        }
     }
 
     /// Writes a file whose name determines its content: twice is harmless.

@@ -224,8 +224,12 @@ impl ChunkRun<'_> {
 
         let record = chunk.record();
         let put = self.store.put_chunk_ahead(self.audience, chunk);
-        let written = self.runtime.block_on(put)?;
-        self.written.push(ChunkLine { record, written });
+        let put = self.runtime.block_on(put)?;
+        self.written.push(ChunkLine {
+            record,
+            written: put.is_written,
+            renewed: put.is_renewed,
+        });
         Ok(())
     }
 }

@@ -55,8 +55,10 @@ pub struct PartLine {
 #[serde(deny_unknown_fields)]
 pub struct ChunkLine {
     pub record: ChunkRecord,
-    /// Whether the chunk was new to the store.
+    /// Whether the chunk was written; otherwise it was there.
     pub written: bool,
+    /// Whether a gc's delete of an older file may be on its way.
+    pub renewed: bool,
 }
 
 impl KeysLine {

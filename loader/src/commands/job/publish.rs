@@ -316,6 +316,10 @@ impl Publish<'_> {
         let store = self.writer.store();
         let base = &self.begun.base;
         let publication = self.writer.publish(base.clone()).await?;
+        let mut reported = self.reports.parts.iter().flat_map(|part| &part.chunks);
+        if reported.any(|chunk| chunk.renewed) {
+            publication.expect_deletes();
+        }
         let chunks = self.chunks();
         let check = chunks.check();
         let overlap = self.overlap(store).await?;
