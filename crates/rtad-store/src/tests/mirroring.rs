@@ -155,3 +155,50 @@ async fn deletion_is_mirrored() {
     assert_eq!(state.state, rtad_core::snapshot::State::Deleted);
     assert!(state.tombstones.is_some());
 }
+
+/// A mirror was stopped after its chunks and deltas. A gc of the mirror saw them when they were
+/// old; its delete arrives ten seconds after they were renewed, by this mirror or by one that was
+/// killed.
+#[tokio::test(start_paused = true)]
+async fn mirror_waits_for_deletes_of_renewed_files() {
+    for (folder, is_killed) in [("/chunks/", false), ("/chunks/", true), ("/deltas/", false)] {
+        let source = StoreFixture::memory();
+        let (faulty, mirrored) = faulty_fixture();
+        source.publish(&keys("old", 100)).await.unwrap();
+        mirror(&source, &mirrored).await.unwrap();
+        append(&source, "new").await;
+        source.publish(&keys("member", 100)).await.unwrap();
+
+        let held = mirrored.files().await;
+        let mut copied = source.files().await;
+        copied.retain(|path, _| {
+            let is_copied = path.contains("/chunks/") || path.contains("/deltas/");
+            is_copied && !held.contains_key(path)
+        });
+        for (path, bytes) in &copied {
+            mirrored.write(path, bytes.clone()).await;
+        }
+        faulty.age(Duration::from_secs(13 * 3600)).await;
+        if is_killed {
+            for (path, bytes) in &copied {
+                mirrored.write(path, bytes.clone()).await;
+            }
+        }
+
+        let writer = StoreWriter::new(mirrored.store().clone()).unwrap();
+        let mut paths = copied.keys();
+        let deleted = paths.find(|path| path.contains(folder)).unwrap();
+        let late_delete = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            mirrored.delete(deleted).await;
+        };
+        let name = audience();
+        let (done, ()) = tokio::join!(writer.mirror_from(source.store(), &name), late_delete);
+        let refused = done.expect_err(&format!("{folder} {is_killed}"));
+        assert!(refused.is_transient(), "{refused}");
+        mirrored.assert_serves(1, &keys("old", 100)).await;
+
+        mirror(&source, &mirrored).await.unwrap();
+        mirrored.assert_serves(2, &keys("member", 100)).await;
+    }
+}

@@ -137,6 +137,11 @@ impl StableFiles {
             && (self.chunks.contains(&chunk.digest) || is_younger(file, now, age))
     }
 
+    /// Whether a delta is of the live generation.
+    pub fn keeps_delta(&self, name: &str) -> bool {
+        self.deltas.contains(name)
+    }
+
     fn may_be_deleted(&self, file: &ObjectMeta) -> bool {
         self.deleted
             .is_some_and(|deleted| SystemTime::from(file.last_modified) <= deleted)

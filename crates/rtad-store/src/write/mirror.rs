@@ -10,16 +10,16 @@ use std::collections::HashSet;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path;
 
-use super::chunks::{StableFiles, find_chunk};
+use super::chunks::{ChunkPut, StableFiles, check_files, find_chunk, sync_chunks, write_chunk};
 use super::folder::prepare_folder;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
-use crate::layout::{
-    audience_path, chunk_path, delta_name, delta_path, deltas_path, manifest_path,
-};
+use crate::layout::{audience_path, delta_name, delta_path, deltas_path, manifest_path};
 use crate::read::{Live, Store};
 use crate::records::Numbered;
-use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State};
+use rtad_core::snapshot::{
+    AudienceName, ChunkEntry, Current, DeltaEntry, GenerationEntry, Manifest, State,
+};
 
 /// Chunks copied at a time, each in memory.
 const PARALLEL_COPIES: usize = 4;
@@ -75,21 +75,19 @@ impl StoreWriter {
         }
 
         // Before chunks are written.
-        let records = self.store().records(audience);
-        records.check_creates().await?;
-        if newest.current.state != State::Deleted {
-            self.copy_generations(
-                source,
-                audience,
-                &newest.current,
-                here.as_ref(),
-                &mut mirrored,
-            )
-            .await?;
-        }
-        let deltas = newest.current.delta_entries();
-        self.copy_deltas(source, audience, deltas, &mut mirrored)
-            .await?;
+        self.check_creates(audience).await?;
+        let mut copy = FileCopy {
+            writer: self,
+            source,
+            audience,
+            here: here.as_ref(),
+            stable: StableFiles::of(self.store(), audience, here.as_ref()).await?,
+            manifests: Vec::new(),
+            has_renewed: false,
+            mirrored,
+        };
+        copy.copy_files(&newest.current).await?;
+        mirrored = copy.mirrored;
         self.copy_records(source, audience, here.as_ref(), &mut mirrored)
             .await?;
         Ok(mirrored)
@@ -117,97 +115,6 @@ impl StoreWriter {
                  to the mirror"
             );
             return Err(StoreError::conflict(audience, reason, false));
-        }
-        Ok(())
-    }
-
-    async fn copy_generations(
-        &self,
-        source: &Store,
-        audience: &AudienceName,
-        newest: &Current,
-        here: Option<&Live>,
-        mirrored: &mut Mirrored,
-    ) -> Result<(), StoreError> {
-        let stable = StableFiles::of(self.store(), audience, here).await?;
-        let held = here.map(|here| here.current.generations());
-        let held = held.unwrap_or_default();
-        for entry in newest.generations() {
-            if held.contains(&entry) {
-                continue;
-            }
-            let (manifest, bytes) = match source.manifest_and_file(audience, &entry).await {
-                Err(StoreError::NotFound { .. }) if entry.generation != newest.generation => {
-                    mirrored.lost_generations += 1;
-                    continue;
-                }
-                manifest => manifest?,
-            };
-            self.copy_chunks(source, &manifest, &stable, mirrored)
-                .await?;
-            self.copy_deltas(source, audience, manifest.folded_deltas(), mirrored)
-                .await?;
-            let missing = self
-                .store()
-                .missing_chunks(audience, manifest.chunks())
-                .await?;
-            if !missing.is_empty() {
-                let reason = "a gc of the mirror removed a chunk; run this again";
-                return Err(StoreError::conflict(audience, reason, true));
-            }
-
-            let path = manifest_path(audience, &entry);
-            self.put_small(&path, bytes, mirrored).await?;
-        }
-        Ok(())
-    }
-
-    async fn copy_chunks(
-        &self,
-        source: &Store,
-        manifest: &Manifest,
-        stable: &StableFiles,
-        mirrored: &mut Mirrored,
-    ) -> Result<(), StoreError> {
-        let audience = manifest.audience();
-        let mut copies = Vec::new();
-        for entry in manifest.chunks() {
-            copies.push(async move {
-                let found = find_chunk(self.backend(), audience, entry, stable).await?;
-                if found.held().is_some() {
-                    return Ok(0);
-                }
-                let bytes = source.chunk_file(manifest, entry).await?;
-                self.put(&chunk_path(audience, entry), bytes).await?;
-                Ok::<_, StoreError>(entry.size_bytes)
-            });
-        }
-        let mut copies = stream::iter(copies).buffer_unordered(PARALLEL_COPIES);
-        while let Some(copied_bytes) = copies.try_next().await? {
-            mirrored.chunks += u64::from(copied_bytes > 0);
-            mirrored.bytes += copied_bytes;
-        }
-        Ok(())
-    }
-
-    async fn copy_deltas<'e>(
-        &self,
-        source: &Store,
-        audience: &AudienceName,
-        entries: impl IntoIterator<Item = &'e DeltaEntry>,
-        mirrored: &mut Mirrored,
-    ) -> Result<(), StoreError> {
-        let mut held = HashSet::new();
-        for file in self.backend().list(&deltas_path(audience)).await? {
-            held.extend(file.location.filename().map(str::to_owned));
-        }
-        for entry in entries {
-            if held.contains(&delta_name(entry)) {
-                continue;
-            }
-            let (_, bytes) = source.delta_and_file(audience, entry).await?;
-            let path = delta_path(audience, entry);
-            self.put_small(&path, bytes, mirrored).await?;
         }
         Ok(())
     }
@@ -248,15 +155,188 @@ impl StoreWriter {
         }
         Ok(())
     }
+}
 
-    async fn put_small(
+/// A copy of the files that a record names.
+struct FileCopy<'a> {
+    writer: &'a StoreWriter,
+    source: &'a Store,
+    audience: &'a AudienceName,
+    /// The newest record of the mirror.
+    here: Option<&'a Live>,
+    /// Files of the mirror that no gc removes while that record is the newest.
+    stable: StableFiles,
+    /// The manifests to write.
+    manifests: Vec<NewManifest>,
+    /// Whether a gc of the mirror may be removing a file under the name of a copy.
+    has_renewed: bool,
+    mirrored: Mirrored,
+}
+
+/// A manifest that the mirror lacks.
+struct NewManifest {
+    entry: GenerationEntry,
+    manifest: Manifest,
+    bytes: Vec<u8>,
+}
+
+impl FileCopy<'_> {
+    /// Copies what a record names: chunks and deltas, then manifests. A gc of the mirror removes
+    /// none of them before the record is written.
+    async fn copy_files(&mut self, record: &Current) -> Result<(), StoreError> {
+        if record.state != State::Deleted {
+            self.read_manifests(record).await?;
+        }
+        let mut deltas: Vec<DeltaEntry> = record.delta_entries().cloned().collect();
+        for new in &self.manifests {
+            deltas.extend(new.manifest.folded_deltas().cloned());
+        }
+
+        self.copy_chunks().await?;
+        self.copy_deltas(&deltas).await?;
+        if self.has_renewed {
+            self.writer.wait_for_deletes().await;
+        }
+        self.write_manifests().await?;
+        self.check_deltas(&deltas).await
+    }
+
+    /// Reads the manifests of the generations that the mirror's record does not name.
+    async fn read_manifests(&mut self, record: &Current) -> Result<(), StoreError> {
+        let held = self.here.map(|here| here.current.generations());
+        let held = held.unwrap_or_default();
+        for entry in record.generations() {
+            if held.contains(&entry) {
+                continue;
+            }
+            let read = self.source.manifest_and_file(self.audience, &entry).await;
+            let (manifest, bytes) = match read {
+                Err(StoreError::NotFound { .. }) if entry.generation != record.generation => {
+                    self.mirrored.lost_generations += 1;
+                    continue;
+                }
+                read => read?,
+            };
+            self.manifests.push(NewManifest {
+                entry,
+                manifest,
+                bytes,
+            });
+        }
+        Ok(())
+    }
+
+    async fn copy_chunks(&mut self) -> Result<(), StoreError> {
+        let mut copies = Vec::new();
+        let mut begun = HashSet::new();
+        for NewManifest { manifest, .. } in &self.manifests {
+            for entry in manifest.chunks() {
+                if begun.insert(entry.digest) {
+                    copies.push(self.copy_chunk(manifest, entry));
+                }
+            }
+        }
+
+        let mut written_bytes = Vec::new();
+        let mut has_renewed = false;
+        let mut copies = stream::iter(copies).buffer_unordered(PARALLEL_COPIES);
+        while let Some((put, size_bytes)) = copies.try_next().await? {
+            has_renewed |= put.is_renewed;
+            if put.is_written {
+                written_bytes.push(size_bytes);
+            }
+        }
+        drop(copies);
+
+        self.has_renewed |= has_renewed;
+        self.mirrored.chunks += written_bytes.len() as u64;
+        self.mirrored.bytes += written_bytes.iter().sum::<u64>();
+        Ok(())
+    }
+
+    /// Copies a chunk unless the mirror holds it. Returns its size, too.
+    async fn copy_chunk(
         &self,
-        path: &Path,
-        bytes: Vec<u8>,
-        mirrored: &mut Mirrored,
-    ) -> Result<(), StoreError> {
-        mirrored.small_files += 1;
-        mirrored.bytes += bytes.len() as u64;
-        self.put(path, bytes).await
+        manifest: &Manifest,
+        entry: &ChunkEntry,
+    ) -> Result<(ChunkPut, u64), StoreError> {
+        let (writer, audience) = (self.writer, self.audience);
+        let found = find_chunk(writer.backend(), audience, entry, &self.stable).await?;
+        if let Some(held) = found.held() {
+            return Ok((held, entry.size_bytes));
+        }
+        let bytes = self.source.chunk_file(manifest, entry).await?.into();
+        let put = write_chunk(writer, audience, entry, bytes, found, &self.stable).await?;
+        Ok((put, entry.size_bytes))
+    }
+
+    /// Copies deltas that the mirror's record does not name, also over those of a mirror that was
+    /// stopped: a gc may be removing them.
+    async fn copy_deltas(&mut self, entries: &[DeltaEntry]) -> Result<(), StoreError> {
+        let found = self.delta_names().await?;
+        let mut kept = HashSet::new();
+        if let Some(here) = self.here {
+            kept.extend(here.current.delta_entries().map(delta_name));
+        }
+        for entry in entries {
+            let name = delta_name(entry);
+            let is_found = found.contains(&name);
+            let is_kept = kept.contains(&name) || self.stable.keeps_delta(&name);
+            if is_found && is_kept {
+                continue;
+            }
+            let (_, bytes) = self.source.delta_and_file(self.audience, entry).await?;
+            let path = delta_path(self.audience, entry);
+            self.put_small(&path, bytes).await?;
+            self.has_renewed |= is_found;
+            kept.insert(name);
+        }
+        Ok(())
+    }
+
+    /// Writes the manifests, then checks their files.
+    async fn write_manifests(&mut self) -> Result<(), StoreError> {
+        let store = self.writer.store();
+        for new in std::mem::take(&mut self.manifests) {
+            let backend = self.writer.backend();
+            sync_chunks(backend, &new.manifest).await?;
+            let path = manifest_path(self.audience, &new.entry);
+            self.put_small(&path, new.bytes).await?;
+            let now = store.written_at(&path).await?;
+            check_files(backend, &new.manifest, &self.stable, now).await?;
+        }
+        Ok(())
+    }
+
+    async fn check_deltas(&self, entries: &[DeltaEntry]) -> Result<(), StoreError> {
+        let found = self.delta_names().await?;
+        if entries
+            .iter()
+            .all(|entry| found.contains(&delta_name(entry)))
+        {
+            return Ok(());
+        }
+        let reason = "a gc of the mirror removed a delta; run this again";
+        Err(StoreError::conflict(self.audience, reason, true))
+    }
+
+    /// The names of the mirror's deltas.
+    async fn delta_names(&self) -> Result<HashSet<String>, StoreError> {
+        let mut names = HashSet::new();
+        for file in self
+            .writer
+            .backend()
+            .list(&deltas_path(self.audience))
+            .await?
+        {
+            names.extend(file.location.filename().map(str::to_owned));
+        }
+        Ok(names)
+    }
+
+    async fn put_small(&mut self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.mirrored.small_files += 1;
+        self.mirrored.bytes += bytes.len() as u64;
+        self.writer.put(path, bytes).await
     }
 }
