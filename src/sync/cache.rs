@@ -2,7 +2,7 @@
 //! outages. Its layout is that of a directory store (`rtad_store::layout`).
 //!
 //! * Each record is cached when it is read, before its files. Records are never changed, so several
-//!   processes of one pod name may share a cache; others may serve another stage. A start without
+//!   processes may share a cache, also those that serve different stages (`prune`). A start without
 //!   the store serves the newest whole generation, under all later records ([`CachedState`]).
 //! * Cached files are untrusted: they are verified like those of the store, and deleted if damaged.
 //!   So no write is synced to the disk. Files appear whole, by a rename.

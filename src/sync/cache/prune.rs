@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use super::files::is_unfinished_name;
 use super::records::CachedRecords;
-use rtad_core::snapshot::Current;
+use rtad_core::snapshot::{Current, GenerationEntry, StagePlace};
 use rtad_store::layout;
 
 /// Older half-written files are abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Removes all files but those of the newest whole generation, of the newest record, which is
-/// perhaps being loaded, and the deltas of the records in between.
+/// Removes all files but those of at most two generations, and the deltas of the records in
+/// between. The generations are the newest whole one and that of the newest record, which is
+/// perhaps being loaded. If they are one, a stage's other generation stays: pods that share the
+/// cache may serve it.
 pub fn prune(records: &CachedRecords) -> io::Result<()> {
     // Before the records are read: another process writes a record before the files that it names.
     let listed = list(records.folder())?;
@@ -24,16 +26,14 @@ pub fn prune(records: &CachedRecords) -> io::Result<()> {
     }
 
     let mut needed = HashSet::new();
-    for record in &kept.records {
-        needed.insert(layout::record_name(record.sequence));
-        needed.extend(record.delta_entries().map(layout::delta_name));
+    needed.extend(kept.names());
+    for place in [StagePlace::FIRST, StagePlace::LAST] {
+        needed.extend(others_names(records, place));
     }
-    // Generations in between were not whole, and will not be loaded: their chunks would fill the
-    // disk.
-    for record in kept.base.iter().chain(kept.records.last()) {
-        needed.insert(layout::manifest_name(&record.live_entry()));
+    for entry in kept.generations(records) {
+        needed.insert(layout::manifest_name(&entry));
         // A generation that is being loaded has its manifest here before its first chunk.
-        if let Some(manifest) = records.manifest(record) {
+        if let Some(manifest) = records.manifest(&entry) {
             needed.extend(manifest.chunks().iter().map(layout::chunk_name));
         }
     }
@@ -111,6 +111,46 @@ struct Kept {
     base: Option<Current>,
     /// All of them, in order.
     records: Vec<Current>,
+}
+
+impl Kept {
+    /// The names of the records and of their deltas.
+    fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for record in &self.records {
+            names.push(layout::record_name(record.sequence));
+            names.extend(record.delta_entries().map(layout::delta_name));
+        }
+        names
+    }
+
+    /// The generations that stay, at most two: disks have room for two. Those in between were not
+    /// whole, and will not be loaded.
+    fn generations(&self, records: &CachedRecords) -> HashSet<GenerationEntry> {
+        let mut entries = HashSet::new();
+        for record in self.base.iter().chain(self.records.last()) {
+            entries.insert(record.live_entry());
+        }
+        let newest = self.records.last();
+        let newest = newest.and_then(|record| records.unplaced(record.sequence));
+        if let Some(newest) = newest
+            && entries.len() == 1
+        {
+            entries.insert(newest.live_entry());
+            entries.extend(newest.staged.map(|staged| staged.entry));
+        }
+        entries
+    }
+}
+
+/// The names of the records that a pod at this place has, if it shares the cache, and of their
+/// deltas; none if no generation that it may serve is whole.
+fn others_names(records: &CachedRecords, place: StagePlace) -> Vec<String> {
+    let kept = kept(&records.seen_from(place));
+    match kept.base {
+        Some(_) => kept.names(),
+        None => Vec::new(),
+    }
 }
 
 /// The record of the newest whole generation, and of the later ones those that a start applies. Of

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::errors::CacheErrors;
 use super::files::{read_at_most, write};
 use rtad_core::snapshot::{
-    AudienceName, Current, DeltaEntry, MAX_MANIFEST_BYTES, Manifest, StagePlace,
+    AudienceName, Current, DeltaEntry, GenerationEntry, MAX_MANIFEST_BYTES, Manifest, StagePlace,
 };
 use rtad_store::{Live, MAX_RECORD_OBJECT_BYTES, StoreError, Trust, layout};
 
@@ -31,6 +31,7 @@ impl CachedState {
 }
 
 /// The cached records of one audience.
+#[derive(Clone)]
 pub(super) struct CachedRecords {
     pub(super) root: PathBuf,
     pub(super) folder: PathBuf,
@@ -41,6 +42,14 @@ pub(super) struct CachedRecords {
 }
 
 impl CachedRecords {
+    /// The records as a pod at another place sees them.
+    pub(super) fn seen_from(&self, place: StagePlace) -> Self {
+        Self {
+            place,
+            ..self.clone()
+        }
+    }
+
     /// The folder of the audience.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
@@ -92,8 +101,14 @@ impl CachedRecords {
         records
     }
 
-    /// A verified record. A damaged one is deleted.
+    /// A verified record, as this pod sees it.
     fn record(&self, number: u64) -> Option<Current> {
+        let record = self.unplaced(number)?;
+        Some(record.seen_from(self.place))
+    }
+
+    /// A verified record, as it is in the store. A damaged one is deleted.
+    pub(super) fn unplaced(&self, number: u64) -> Option<Current> {
         let path = self.path(number);
         let object = match read_at_most(&path, MAX_RECORD_OBJECT_BYTES) {
             Ok(object) => object,
@@ -104,7 +119,7 @@ impl CachedRecords {
             }
         };
         match Live::parse(&self.trust, &self.audience, number, &object) {
-            Ok(live) => return Some(live.current.seen_from(self.place)),
+            Ok(live) => return Some(live.current),
             Err(StoreError::Signature { source, .. }) => {
                 self.errors.report_untrusted(&path, &source);
             }
@@ -136,7 +151,7 @@ impl CachedRecords {
         if !self.has_deltas(record) {
             return None;
         }
-        let manifest = self.manifest(record)?;
+        let manifest = self.manifest(&record.live_entry())?;
         for entry in manifest.chunks() {
             let path = self.file(layout::chunk_path(&self.audience, entry));
             if !has(&path, entry.size_bytes) {
@@ -146,12 +161,11 @@ impl CachedRecords {
         Some(manifest)
     }
 
-    /// The manifest of a record's generation. A damaged one is deleted.
-    pub(super) fn manifest(&self, record: &Current) -> Option<Manifest> {
-        let entry = record.live_entry();
-        let path = self.file(layout::manifest_path(&self.audience, &entry));
+    /// The manifest of a generation. A damaged one is deleted.
+    pub(super) fn manifest(&self, entry: &GenerationEntry) -> Option<Manifest> {
+        let path = self.file(layout::manifest_path(&self.audience, entry));
         let bytes = read_at_most(&path, MAX_MANIFEST_BYTES).ok()?;
-        let parsed = Manifest::parse_named(&bytes, &self.audience, &entry);
+        let parsed = Manifest::parse_named(&bytes, &self.audience, entry);
         parsed
             .map_err(|error| self.errors.delete_damaged(&path, &error))
             .ok()

@@ -37,10 +37,15 @@ impl CacheFixture {
 
     /// A cache of another process in the same folder.
     fn shared(&self) -> Cache {
+        self.shared_by(None)
+    }
+
+    /// A cache of the pod of this name in the same folder.
+    fn shared_by(&self, pod: Option<String>) -> Cache {
         Cache::new(
             self.cache.root.clone(),
             Trust::default(),
-            None,
+            pod,
             Arc::clone(&self.telemetry),
         )
     }
@@ -146,6 +151,19 @@ impl Built {
 fn live(current: &Current) -> Live {
     let object = [&current.to_bytes()[..], b"\n"].concat();
     Live::parse(&Trust::default(), &audience(), current.sequence, &object).unwrap()
+}
+
+/// A pod that takes the stages of a tenth of the pods.
+fn early_pod() -> String {
+    let numbers = 0..1000;
+    let mut names = numbers.map(|number| format!("pod-{number}"));
+    let entry = GenerationEntry::of(2, b"");
+    let staging = Current::new(1, 1, b"", None).staging(entry, 100_000);
+    let takes_it = |name: &String| {
+        let place = StagePlace::of(name, &audience());
+        staging.clone().seen_from(place).generation == 2
+    };
+    names.find(takes_it).expect("one of a thousand")
 }
 
 /// The next record of an audience, with a delta of one key.
@@ -312,6 +330,45 @@ async fn process_behind_takes_nothing_from_a_shared_cache() {
     for _ in 0..2 {
         behind.put(&lagging).await;
         assert_eq!(last_generation(&ahead.shared()).await, Some(2));
+    }
+}
+
+/// Pods of two names share a cache: one serves the staged generation, the other the live one.
+#[tokio::test]
+async fn both_generations_of_a_stage_stay() {
+    let fixture = CacheFixture::new();
+    let (early, other) = (fixture.shared_by(Some(early_pod())), fixture.shared());
+    let live_one = Built::new(1, 1, "live");
+    live_one.put(&other).await;
+    let mut record = live_one.live.current.clone();
+    let stages = [(2, "first"), (3, "second")].map(|(n, seed)| Built::new(n, n, seed));
+
+    for (index, mut staged) in stages.into_iter().enumerate() {
+        let entry = staged.live.current.live_entry();
+        record = record.staging(entry, 100_000);
+        staged.live = live(&record);
+        staged.begin(&early).await;
+        for cache in [&early, &other, &early] {
+            cache.prune(&audience()).await;
+        }
+        // While another stage is loaded, a third generation has no room.
+        if index == 0 {
+            assert_eq!(last_generation(&early).await, Some(1));
+            assert_eq!(last_generation(&other).await, Some(1));
+        }
+
+        live_one.put(&other).await;
+        staged.copy(&early);
+        for _ in 0..2 {
+            other.prune(&audience()).await;
+            early.prune(&audience()).await;
+        }
+        assert_eq!(last_generation(&early).await, Some(entry.generation));
+        assert_eq!(last_generation(&other).await, Some(1));
+        assert_eq!(
+            (fixture.count("manifests"), fixture.count("chunks")),
+            (2, 8)
+        );
     }
 }
 

@@ -125,6 +125,8 @@ pub struct Staged {
 pub struct StagePlace(u32);
 
 impl StagePlace {
+    /// A reader that takes every staged generation.
+    pub const FIRST: Self = Self(0);
     /// A reader that takes no staged generation.
     pub const LAST: Self = Self(STAGE_PLACES);
 
