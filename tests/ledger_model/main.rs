@@ -162,6 +162,27 @@ fn failed_poll_may_answer_from_a_state_between_polls() {
     ]));
 }
 
+/// Regression: the model knew the older generation only under its own tombstones. The pod serves it
+/// under the newest ones, as the chunks of the newest generation cannot be read.
+#[test]
+fn failed_poll_may_answer_from_an_older_generation_without_its_tombstone() {
+    let append = |kind| Step::Append {
+        writer: 0,
+        changes: vec![(10, kind)],
+        lost: None,
+    };
+    paused_runtime().block_on(run(vec![
+        Step::Build { input: bit(10) },
+        append(Kind::Entomb),
+        Step::Poll { chunk_reads: None },
+        Step::Build { input: bit(11) },
+        append(Kind::Lift),
+        Step::Poll {
+            chunk_reads: Some(0),
+        },
+    ]));
+}
+
 /// Retries do not wait: the clock is paused.
 fn paused_runtime() -> Runtime {
     let mut runtime = tokio::runtime::Builder::new_current_thread();

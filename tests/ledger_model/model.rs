@@ -46,8 +46,16 @@ pub struct Model {
     /// The live generation; none before the first and after a deletion.
     live: Option<u64>,
     is_disabled: bool,
-    /// Members in each state since the pod's last whole poll. Mixed chunks answer from any of them.
-    states: Vec<Keys>,
+    /// The states since the pod's last whole poll. Mixed chunks answer from any of them.
+    states: Vec<Published>,
+}
+
+/// A state in which something is published.
+#[derive(Debug, Clone, Copy)]
+struct Published {
+    /// Members but for tombstones.
+    keys: Keys,
+    tombstones: Keys,
 }
 
 pub const fn bit(key: u8) -> Keys {
@@ -65,19 +73,34 @@ const fn set(keys: Keys, key: u8, is_set: bool) -> Keys {
 impl Model {
     /// Members, or none if the audience answers nothing.
     pub fn members(&self) -> Option<Keys> {
-        self.published().filter(|_| !self.is_disabled)
+        if self.is_disabled {
+            return None;
+        }
+        let Published { keys, tombstones } = self.published()?;
+        Some(keys & !tombstones)
     }
 
-    /// Members while it is enabled; none if nothing is published.
-    pub fn published(&self) -> Option<Keys> {
+    /// The state while it is enabled; none if nothing is published.
+    fn published(&self) -> Option<Published> {
         let generation = self.generations[&self.live?];
-        let keys = self.applied(generation.keys, generation.through, u64::MAX);
-        Some(keys & !self.tombstones)
+        Some(Published {
+            keys: self.applied(generation.keys, generation.through, u64::MAX),
+            tombstones: self.tombstones,
+        })
     }
 
-    /// Members that the pod may answer from after a failed poll.
-    pub fn states(&self) -> &[Keys] {
-        &self.states
+    /// Whether the pod may answer so after a failed poll: from a chunk of one state since the last
+    /// whole poll, under the tombstones of that state or a later one.
+    pub fn may_answer(&self, key: u8, answer: bool) -> bool {
+        for (index, state) in self.states.iter().enumerate() {
+            for later in &self.states[index..] {
+                let members = state.keys & !later.tombstones;
+                if (members & bit(key) != 0) == answer {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Records a poll. After a whole one, and after one that saw a deletion, the pod answers from
@@ -88,8 +111,7 @@ impl Model {
         }
     }
 
-    /// Records the present state. The pod may read it at any time until the next one, or later: it
-    /// applies the newest tombstones to chunks of an older generation.
+    /// Records the present state. The pod may read it at any time until the next one.
     fn record(&mut self) {
         self.states.extend(self.published());
     }
