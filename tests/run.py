@@ -54,6 +54,7 @@ NO_TESTS = 5
 # Sizes of random tests in a long run.
 LONG = {
     "EVENTS": "10000000",
+    "KILLS": "100",
     "LEDGER_SCHEDULES": "3000",
     "MUTANTS": "1000000",
     "RACES": "400",

@@ -14,6 +14,7 @@ mod clouds;
 mod decision_log;
 mod golden;
 mod http_contract;
+mod kills;
 mod python_reader;
 mod remote_stores;
 mod replay;
