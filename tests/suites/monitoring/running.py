@@ -57,7 +57,8 @@ class Fleet:
         self.ids = synth(2000)
         self.config = self.folder / "rtad.toml"
         text = (HERE / "rtad.toml").read_text()
-        self.config.write_text(text.replace("[store]\n", '[store]\ncache_dir = "cache"\n'))
+        stores = f'[store]\ncache_dir = "cache"\ncaps_url = "{self.store}"\n'
+        self.config.write_text(text.replace("[store]\n", stores))
         self.publish("old_users", self.ids[:1000])
         self.publish("vip", self.ids[900:1100])
         to = ["--store", self.store, "--audience", "old_users"]
