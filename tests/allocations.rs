@@ -137,7 +137,7 @@ fn lookups_and_decisions_do_not_allocate() {
     let expected = [
         Reason::NotMember,
         Reason::NotMember,
-        Reason::Capped,
+        Reason::NoGrant,
         Reason::NotMember,
     ];
     assert_eq!(capped[..], expected);
