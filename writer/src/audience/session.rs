@@ -1,6 +1,7 @@
 //! Session of one audience at the store: opens its ledger on demand and logs store errors.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Digest, State};
@@ -9,6 +10,9 @@ use rtad_store::write::{Ledger, StoreWriter};
 
 use crate::error::ApiError;
 use crate::telemetry::Telemetry;
+
+/// Shortest time between logs of the same failure: clients and windows try again each second.
+const LOG_AGAIN: Duration = Duration::from_secs(60);
 
 /// Facts of a generation that its writes depend on.
 #[derive(Debug, Clone)]
@@ -30,6 +34,8 @@ pub struct Session {
     facts: Option<(Digest, LiveFacts)>,
     /// Manifest of the generation with values that a warning was logged for.
     warned: Option<Digest>,
+    /// The failure that was logged last, and when.
+    logged: Option<(String, Instant)>,
 }
 
 impl Session {
@@ -46,6 +52,7 @@ impl Session {
             was_open: false,
             facts: None,
             warned: None,
+            logged: None,
         }
     }
 
@@ -116,10 +123,18 @@ impl Session {
         }
     }
 
-    /// Logs a store error; returns the error for the client.
-    pub fn failed(&self, what: &'static str, error: &StoreError) -> ApiError {
-        let audience = self.audience.as_str();
-        tracing::warn!(audience, what, error = error_chain(error), "not written");
+    /// Logs a store error, unless it was logged lately; returns the error for the client.
+    pub fn failed(&mut self, what: &'static str, error: &StoreError) -> ApiError {
+        let failure = format!("{what}: {}", error_chain(error));
+        let is_logged = self
+            .logged
+            .as_ref()
+            .is_some_and(|(logged, at)| *logged == failure && at.elapsed() < LOG_AGAIN);
+        if !is_logged {
+            let audience = self.audience.as_str();
+            tracing::warn!(audience, what, error = error_chain(error), "not written");
+            self.logged = Some((failure, Instant::now()));
+        }
         ApiError::from(error)
     }
 }
