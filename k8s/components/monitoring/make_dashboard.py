@@ -230,11 +230,12 @@ def decided(board):
     )
     counted = sum_by("cap", of("rtad_cap_devices"))
     granted = f"max by (cap) ({of('rtad_cap_granted_devices')})"
+    unused = sum_by("cap", f"{of('rtad_cap_limit')} - {of('rtad_cap_devices')}")
     board.graph(
         "Unique caps",
         COUNT,
-        [(counted, "counted {{cap}}"), (granted, "granted {{cap}}")],
-        "Devices counted by the pods in the period, and those granted to them. They end at the cap.",
+        [(counted, "counted {{cap}}"), (granted, "granted {{cap}}"), (unused, "unused {{cap}}")],
+        "Devices counted by the pods in the period, granted to all, and not yet used by running pods.",
         min=0,
     )
     created = rate("rtad_cap_records_total", 'result="created"')
