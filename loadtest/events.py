@@ -20,13 +20,13 @@ from suites.testkit.process import Rtad
 from suites.testkit.programs import ROOT
 
 # Million events per second and core.
-TARGETS = {"none": 2, "interval": 1}
+TARGETS = {"disk": 1, "store": 1}
 # Fields of the share of failures.
 NOT_200 = ("failed", "requests")
 AUDIENCE = """
 [[audience]]
 name = "clicked"
-from_window = "interval"
+from_window = "disk"
 """
 POD = """
 [server]
@@ -52,7 +52,7 @@ def measure(options, folder):
     on_server, on_load = split_cores(options.server_cores)
     windows = "".join(
         WINDOW.format(durability=durability, capacity=options.capacity)
-        for durability in ("none", "interval", "fsync")
+        for durability in ("disk", "store")
     )
     rows = {}
     began, busy_before, own_before = time.monotonic(), busy(), os.times()
@@ -68,13 +68,12 @@ def measure(options, folder):
             return done
 
         def one_round():
-            for window in ("none", "interval", "fsync"):
+            for window in ("disk", "store"):
                 first = one(f"new, {options.batch:,} in a request", window, options.batch)
-                if window != "fsync":
-                    one(f"duplicates, {options.batch:,} in a request", window, options.batch, first)
+                one(f"duplicates, {options.batch:,} in a request", window, options.batch, first)
                 title = f"new, {options.batch:,} in a request with Idempotency-Key"
                 one(title, window, options.batch, is_keyed=True)
-            for window in ("none", "interval", "fsync"):
+            for window in ("disk", "store"):
                 one("new, single, JSON", window, 0)
 
         with contextlib.suppress(Refused):
@@ -146,7 +145,7 @@ def freshness(options, folder):
     """Prints the time from the answer to an event until pods answer that its device is a member."""
     seconds, per_second = options.seconds, 20
     per_batch = max(options.rate // per_second, 1)
-    windows = WINDOW.format(durability="interval", capacity=1_000_000) + AUDIENCE
+    windows = WINDOW.format(durability="disk", capacity=1_000_000) + AUDIENCE
     intervals = {"1 s": 'poll_interval = "1s"', "10 s, the default": ""}
     if options.quick:
         del intervals["10 s, the default"]
@@ -186,7 +185,7 @@ def freshness(options, folder):
                 for pod, connection in checks.items()
                 if number in sampled and not pod.is_member(connection, ids[0])
             ]
-            writer.request("POST", "/v1/windows/interval/events", json.dumps({"ids": ids}))
+            writer.request("POST", "/v1/windows/disk/events", json.dumps({"ids": ids}))
             answer = writer.getresponse()
             body = answer.read()
             if answer.status != 200:

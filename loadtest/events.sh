@@ -15,7 +15,7 @@
 #   --connections N (16)
 #   --batch N (1000)          keys of a binary request
 #   --capacity N (100000000)  of each window
-#   --state DIR (target/loadtest/events)   log and checkpoints; emptied. On a real disk
+#   --state DIR (target/loadtest/events)   store and logs; emptied. On a real disk
 #   --server-cores N (1)      cores for the server; wrk gets the others
 #   --rate N (2000), --samples N (100)     of --freshness: events per second, and events to follow;
 #                             --seconds is 20

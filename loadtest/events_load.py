@@ -59,6 +59,7 @@ class Server(Process):
             log=folder / "writer.log",
         )
         self.address = self.field("address")
+        self.wait_for("all windows are owned by this process")
 
     def ticks(self):
         """User and system time since its start."""

@@ -57,8 +57,8 @@ LONG = {
     "KILLS": "100",
     "LEDGER_SCHEDULES": "3000",
     "MUTANTS": "1000000",
+    "OWNER_KILLS": "15",
     "RACES": "400",
-    "STOPS": "100",
 }
 
 TARGET = re.compile(r"\s+(?:Running (unittests )?(\S+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (\S+))$")

@@ -43,7 +43,7 @@ const CLIENT_CLOSED: u16 = 499;
 pub struct App {
     pub(super) tokens: Tokens,
     pub(super) writers: Arc<Writers>,
-    pub(super) windows: Windows,
+    pub(super) windows: Arc<Windows>,
     pub(super) keys: Arc<KeyMaker>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) draining: AtomicBool,
@@ -208,7 +208,7 @@ mod tests {
         let app = App {
             tokens: Tokens::disabled(),
             writers: Arc::new(Writers::new(store, limits, Arc::clone(&telemetry))),
-            windows: Windows::default(),
+            windows: Arc::default(),
             keys: Arc::default(),
             telemetry: Arc::clone(&telemetry),
             draining: AtomicBool::new(false),

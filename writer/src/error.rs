@@ -41,8 +41,9 @@ pub enum ApiError {
     NoValues,
     /// The audience follows a window.
     Owned,
-    /// The window's log cannot be written, or its owner has no lease, or another owner has claimed
-    /// the window.
+    /// This process does not own the window.
+    NotOwner,
+    /// The window's events cannot be made durable.
     NotDurable,
     /// The audience to create exists.
     Exists,
@@ -168,13 +169,20 @@ impl ApiError {
                 "nothing was changed; the audience follows a window: send events to the window, \
                  or forget them there; tombstones are accepted",
             ),
+            Self::NotOwner => Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not_owner",
+                "Standby",
+                "this process does not own the window; nothing was counted: retry at the process \
+                 that does, whose /readyz is 200",
+            ),
             Self::NotDurable => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not_durable",
                 "Event not written",
-                "the window's log cannot be written, or this owner has no lease, or another owner \
-                 has claimed the window, see the log; nothing was acknowledged: retry with the \
-                 same Idempotency-Key",
+                "the window's log cannot be written, or the store does not answer, or another \
+                 process has taken the window over, see the log; nothing was acknowledged: retry \
+                 with the same Idempotency-Key",
             ),
             Self::Exists => Problem::new(
                 StatusCode::CONFLICT,

@@ -24,7 +24,7 @@ use super::bodies::{check_unix_seconds, is_zero, refuse_parameter, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, keys_of};
 use super::windows::counters::Results;
-use super::windows::{FollowedInfo, ServedWindow, WindowInfo};
+use super::windows::{FollowedInfo, Window, WindowInfo};
 
 /// Ids in one request.
 const MAX_IDS: usize = 10_000;
@@ -38,7 +38,7 @@ const AT: &str = "at_unix_seconds";
 const LATE: HeaderName = HeaderName::from_static("rtad-late");
 
 /// The window in a path.
-pub struct NamedWindow(Arc<ServedWindow>);
+pub struct NamedWindow(Arc<Window>);
 
 impl FromRequestParts<Arc<App>> for NamedWindow {
     type Rejection = ApiError;

@@ -105,8 +105,8 @@ async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
     if app.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     }
-    if app.windows.are_fenced() {
-        let reason = "another owner has claimed the windows\n";
+    if !app.windows.are_owned() {
+        let reason = "standby: this process does not own its windows\n";
         return (StatusCode::SERVICE_UNAVAILABLE, reason);
     }
     (StatusCode::OK, "ready\n")

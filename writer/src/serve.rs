@@ -16,7 +16,6 @@ use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_cli::{SignArgs, Signer, TrustArgs};
 use rtad_core::device::KeyMaker;
 use rtad_core::error_chain::error_chain;
-use rtad_core::snapshot::AudienceName;
 use rtad_http::connections::RouterService;
 use rtad_http::listener::{BoundAddress, ListenError};
 use rtad_http::logging::{LogLevel, init_logging};
@@ -68,10 +67,6 @@ pub struct ServeArgs {
     /// File of event windows and of audiences that follow them (TOML)
     #[arg(long, value_name = "FILE", env = "RTAD_WRITER_CONFIG")]
     config: Option<PathBuf>,
-    /// Take this window over from an owner that is gone but has not given it back, into an empty
-    /// directory; repeatable
-    #[arg(long, value_name = "NAME")]
-    take_over: Vec<AudienceName>,
     /// Address for writers
     #[arg(
         long,
@@ -113,7 +108,7 @@ pub struct ServeArgs {
     /// Additional id that means "no id"; repeatable
     #[arg(long = "blank", value_name = "ID")]
     blanks: Vec<String>,
-    /// Time for requests in flight after SIGTERM; last checkpoints and leases have their own
+    /// Time for requests in flight after SIGTERM; the last segments of windows have their own
     #[arg(
         long,
         value_name = "TIME",
@@ -141,19 +136,15 @@ enum ServeError {
     NoTokens,
     #[error("--no-token: expected no [[token]] beside it, found {origin}")]
     BothTokens { origin: String },
-    #[error("--take-over {name}: not a window of --config")]
-    TakeOver { name: AudienceName },
-    #[error("could not open a window")]
-    Window(#[source] Box<WindowError>),
+    #[error("could not serve the windows")]
+    Window(#[source] Arc<WindowError>),
     #[error(transparent)]
     Listen(#[from] ListenError),
-    #[error("a window ended, see the log; a start goes on with its files")]
-    WindowEnded,
     #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
     Drain,
     #[error(
-        "stopped by a second signal: unanswered writes are not acknowledged, and last checkpoints \
-         of windows are not in the store"
+        "stopped by a second signal: unanswered writes are not acknowledged, and windows may not be \
+         given back"
     )]
     SecondSignal,
 }
@@ -161,31 +152,23 @@ enum ServeError {
 impl CommandFailure for ServeError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::NoToken { .. }
-            | Self::NoTokens
-            | Self::BothTokens { .. }
-            | Self::TakeOver { .. } => ExitStatus::Usage,
+            Self::NoToken { .. } | Self::NoTokens | Self::BothTokens { .. } => ExitStatus::Usage,
             Self::Window(error) if error.is_usage() => ExitStatus::Usage,
-            Self::Window(_)
-            | Self::Listen(_)
-            | Self::WindowEnded
-            | Self::Drain
-            | Self::SecondSignal => ExitStatus::Unexpected,
+            Self::Window(_) | Self::Listen(_) | Self::Drain | Self::SecondSignal => {
+                ExitStatus::Unexpected
+            }
         }
     }
 }
 
 pub fn run(args: ServeArgs) -> Result<(), CommandError> {
-    let mut config = args
+    let config = args
         .config
         .as_deref()
         .map(Config::read_settled)
         .transpose()?
         .unwrap_or_default();
     let tokens = tokens(&args, &config)?;
-    if let Some(name) = args.take_over.iter().find(|name| !config.take_over(name)) {
-        return Err(ServeError::TakeOver { name: name.clone() }.into());
-    }
     let store = args.trust.applied_to(Store::open(&args.store)?)?;
     let (store, signer) = args.sign.reloadable_writer(store, &args.trust)?;
     init_logging(args.log);
@@ -237,8 +220,6 @@ async fn serve(
     store.store().check_directory().await?;
     // The handler precedes the first client: a SIGHUP without a handler ends the process.
     let mut signals = Signals::listen().map_err(CommandError::runtime)?;
-    // Nobody connects before the windows are read: a client that gives up meanwhile sends its
-    // events again, and those in the kernel's queue would be counted as well.
     let bound = BoundAddress::bind("--listen", args.listen).map_err(ServeError::from)?;
     let admin_bound = BoundAddress::bind("--admin-listen", args.admin_listen);
     let admin_bound = admin_bound.map_err(ServeError::from)?;
@@ -248,33 +229,24 @@ async fn serve(
         every: args.every,
         max_batch: args.max_batch.get(),
     };
-    // Windows are read before the port answers: an unread window would take old keys for new ones.
-    let config = Arc::new(config);
-    let reading = tokio::spawn({
-        let (config, store) = (Arc::clone(&config), store.clone());
-        async move { Windows::read(&config, &store).await }
-    });
-    let failed = |error| ServeError::Window(Box::new(error));
-    let read = tokio::select! {
+    let opened = tokio::select! {
         biased;
-        // A claim after the stop would take the windows from their owner.
         () = signals.stop() => {
-            tracing::info!("stopped before a window was claimed");
+            tracing::info!("stopped before a window was read");
             return Ok(());
         }
-        read = reading => read.expect("reading of windows does not panic").map_err(failed)?,
+        opened = Windows::open(&config, &store, &telemetry) => opened,
     };
+    let (windows, standbys) = opened.map_err(|error| ServeError::Window(Arc::new(error)))?;
+    let windows = Arc::new(windows);
     let writers = Arc::new(Writers::new(store, limits, Arc::clone(&telemetry)));
-    let windows = Windows::claim(&config, read, &writers, &telemetry).await;
-    let windows = windows.map_err(failed)?;
-    windows.start();
     let (address, admin_address) = (bound.address(), admin_bound.address());
     let listener = bound.listen().map_err(ServeError::from)?;
     let admin_listener = admin_bound.listen().map_err(ServeError::from)?;
     let app = Arc::new(App {
         tokens,
-        windows,
-        writers,
+        windows: Arc::clone(&windows),
+        writers: Arc::clone(&writers),
         keys: Arc::new(KeyMaker::with_extra_blanks(&args.blanks)),
         telemetry: Arc::clone(&telemetry),
         draining: AtomicBool::new(false),
@@ -286,6 +258,7 @@ async fn serve(
         token = !args.no_token,
         "listening for writes"
     );
+    windows.start(standbys, writers, Arc::clone(&telemetry));
     let (phase, phases) = watch::channel(Phase::Serving);
     // The admin port stays open during the drain and reports it.
     let hosts = OwnHosts::new("--admin-host", args.admin_hosts);
@@ -305,13 +278,13 @@ async fn serve(
     };
     let mut port = tokio::spawn(port::serve(listener, service, limits, phases));
 
-    let has_failed = loop {
+    let failure = loop {
         let signal = tokio::select! {
             signal = signals.next() => signal,
-            () = app.windows.failed() => break true,
+            failure = app.windows.failed() => break Some(failure),
         };
         if signal != Signal::Reload {
-            break false;
+            break None;
         }
         reload_tokens(Arc::clone(&app));
         if let Some(signer) = &signer {
@@ -319,7 +292,8 @@ async fn serve(
         }
     };
     app.draining.store(true, Ordering::Relaxed);
-    if has_failed {
+    app.windows.begin_drain();
+    if failure.is_some() {
         tracing::error!("a window ended; finishing accepted writes");
     } else {
         tracing::info!("stop requested; finishing accepted writes");
@@ -333,8 +307,8 @@ async fn serve(
             tracing::warn!("requests that are not answered are closed");
             port.abort();
         }
-        // A client must not take this time: without it the next owner waits and misses events.
-        // Its last changes of audiences are writes, too.
+        // A client must not take this time: without it the next owner waits. Its last changes of
+        // audiences are writes, too.
         app.windows.finish().await;
         if is_drained {
             app.writers.finish().await;
@@ -350,8 +324,8 @@ async fn serve(
             return Err(ServeError::SecondSignal.into());
         }
     };
-    if has_failed {
-        return Err(ServeError::WindowEnded.into());
+    if let Some(failure) = failure {
+        return Err(ServeError::Window(failure).into());
     }
     if !is_drained {
         return Err(ServeError::Drain.into());

@@ -6,24 +6,41 @@
 //! | `clock` | ticks of a window |
 //! | `counters` | metrics |
 //! | `reports` | keys whose membership may have changed |
-//! | `owner` | ownership of a window: claim, lease, and checkpoints in the store |
-//! | `served` | a window with clock, files and metrics |
+//! | `log` | segments of a window in the store |
+//! | `served` | a window that this process owns |
+//! | `window` | a window of this process, for the handlers |
+//! | `standby` | a window that another process owns, and its take-over |
+//! | `shipper` | segments of an owner, on their way to the store |
+//! | `tables` | tables of an owner, on their way to the store |
+//! | `take_over` | start of a window that was taken over |
 //! | `followed` | the writer of an audience that follows a window |
 //! | `source` | the window of an audience's live generation |
+//!
+//! Of the processes with one configuration, one owns all windows, and the others are standbys. They
+//! take the windows over in the order of their names: whoever wins the first takes the others from
+//! whom ever. So a process owns all of them or none, but for a moment.
 
 mod clock;
 pub mod config;
 pub mod counters;
 mod followed;
-mod owner;
+mod log;
 mod reports;
 mod served;
+mod shipper;
 mod source;
+mod standby;
+mod tables;
+mod take_over;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytesize::ByteSize;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
@@ -31,29 +48,38 @@ use tokio::task::JoinSet;
 
 use rtad_core::headroom::Headroom;
 use rtad_core::snapshot::AudienceName;
-use rtad_store::write::StoreWriter;
-use rtad_window::OpenError;
+use rtad_store::write::{StoreWriter, WindowFolder};
+use rtad_window::{Durability, OpenError, Shape, StateDir, TakeOver};
 
 use super::audience::Writers;
 use super::telemetry::Telemetry;
-use config::{CallbackConfig, Config, WindowConfig};
+use config::{AudienceConfig, CallbackConfig, Config, Survival, WindowConfig};
 use counters::lag_of;
 use followed::{FollowTimes, Follower};
-use owner::ClaimError;
+use log::FailureLog;
 use reports::Reports;
-use served::ReadWindow;
-pub use served::{ServedWindow, WindowInfo};
 use source::{SourceError, live_window, warn_of_dropped};
+use standby::{Standby, StandbyError};
+pub use window::{Window, WindowInfo};
+
+/// Time between requests of a standby for the next segment.
+const POLL: Duration = Duration::from_millis(500);
 
 /// A window that cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError {
     #[error(transparent)]
-    Files(OpenError),
-    #[error(transparent)]
-    Claim(ClaimError),
+    Directory(OpenError),
+    #[error("window {window}")]
+    Standby {
+        window: AudienceName,
+        #[source]
+        source: Box<StandbyError>,
+    },
     #[error(transparent)]
     Source(SourceError),
+    #[error("window {window} ended, see the log; a start goes on with what is durable")]
+    Ended { window: AudienceName },
     #[error(
         "the windows do not fit the memory limit of the container: expected at most {available}, \
          found {needed} ({windows}); lower a capacity or answers_memory, or raise the limit"
@@ -88,14 +114,19 @@ fn memory_shortage(config: &Config, headroom: &Headroom) -> Option<WindowError> 
 }
 
 impl WindowError {
-    /// Whether the command line or the config must change: the window does not fit, or was not
-    /// given back by its owner.
+    fn standby(window: &AudienceName, source: StandbyError) -> Self {
+        Self::Standby {
+            window: window.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    /// Whether the command line or the config must change: the windows do not fit, or would replace
+    /// a built audience.
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::Memory { .. }
-                | Self::Claim(ClaimError::NotReleased { .. })
-                | Self::Source(SourceError::Built { .. })
+            Self::Memory { .. } | Self::Source(SourceError::Built { .. })
         )
     }
 }
@@ -109,33 +140,44 @@ pub struct FollowedInfo<'a> {
     lag_seconds: f64,
 }
 
+/// An audience that follows a window of this process.
+struct FollowedAudience {
+    config: AudienceConfig,
+    /// Reports that wait; set by the take-over of its window.
+    reports: OnceLock<Arc<Reports>>,
+}
+
 /// All windows of the process.
 #[derive(Default)]
 pub struct Windows {
-    windows: BTreeMap<AudienceName, Arc<ServedWindow>>,
+    windows: BTreeMap<AudienceName, Arc<Window>>,
     callbacks: BTreeMap<AudienceName, CallbackConfig>,
-    /// Audiences that follow a window: its name, and the reports that wait.
-    followed_audiences: BTreeMap<AudienceName, (AudienceName, Arc<Reports>)>,
-    followers: Mutex<Vec<Follower>>,
+    followed_audiences: BTreeMap<AudienceName, FollowedAudience>,
     /// Windows of which [`Self::warn_of_text`] has warned.
     warned_of_text: Mutex<BTreeSet<AudienceName>>,
+    /// What a stop waits for: the standbys, and the writers of audiences.
     tasks: Mutex<JoinSet<()>>,
+    /// Whether no window is taken over any more.
+    is_draining: AtomicBool,
     stop: watch::Sender<bool>,
-    /// Whether the thread of a window has ended before `stop`.
-    failed: watch::Sender<bool>,
+    /// The first window that failed.
+    failure: watch::Sender<Option<Arc<WindowError>>>,
 }
 
 impl Windows {
-    /// Reads every window, and claims none: a window that cannot be read leaves every other one to
-    /// its owner. Blocks meanwhile.
-    pub async fn read(
+    /// Opens the windows' directories, and checks what needs no content of a window.
+    ///
+    /// # Errors
+    ///
+    /// The windows do not fit the memory, a directory is in use, or an audience is not a window's.
+    pub async fn open(
         config: &Config,
         store: &StoreWriter,
-    ) -> Result<Vec<ReadWindow>, WindowError> {
+        telemetry: &Telemetry,
+    ) -> Result<(Self, Vec<Standby>), WindowError> {
         if let Some(shortage) = memory_shortage(config, &Headroom::default()) {
             return Err(shortage);
         }
-        warn_of_dropped(config, store.store()).await;
         for audience in &config.audiences {
             let live = store.store().live(&audience.name).await;
             let live = live.map_err(|error| WindowError::Source(error.into()))?;
@@ -143,83 +185,204 @@ impl Windows {
             let source = live_window(store.store(), audience, current).await;
             source.map_err(WindowError::Source)?;
         }
-        let mut read = Vec::new();
-        for window in &config.windows {
-            let window = window.clone();
-            read.push(ReadWindow::read(window, &config.state_dir, config.lease, store).await?);
-        }
-        Ok(read)
-    }
 
-    /// Claims all windows that were read, which takes them from their owners; if that fails, gives
-    /// back those that it has claimed.
-    pub async fn claim(
-        config: &Config,
-        read: Vec<ReadWindow>,
-        writers: &Arc<Writers>,
-        telemetry: &Telemetry,
-    ) -> Result<Self, WindowError> {
         let mut windows = Self {
             callbacks: config.callbacks.iter().cloned().collect(),
             ..Self::default()
         };
-        let mut followers = Vec::new();
-        for (window, read) in config.windows.iter().zip(read) {
-            let audiences: Vec<_> = config
-                .audiences_of(&window.name)
-                .map(|audience| (audience.clone(), Arc::new(Reports::new(audience.min_count))))
-                .collect();
-            let reports = audiences
-                .iter()
-                .map(|(_, reports)| Arc::clone(reports))
-                .collect();
-            let served = match read.claim(reports, telemetry).await {
-                Ok(served) => Arc::new(served),
-                Err(error) => {
-                    windows.undo_claims().await;
-                    return Err(error);
+        let mut standbys = BTreeMap::new();
+        for window in &config.windows {
+            let shape = Shape {
+                spec: window.spec,
+                clock: window.length.clock(),
+                answers: window.answers,
+            };
+            let durability = match window.durability {
+                Survival::Store => Durability::Store,
+                Survival::Disk => {
+                    let dir = config.state_dir.join(window.name.as_str());
+                    Durability::Disk(StateDir::open(&dir).map_err(WindowError::Directory)?)
                 }
             };
-            for (audience, reports) in audiences {
-                let followed = (window.name.clone(), Arc::clone(&reports));
-                windows
-                    .followed_audiences
-                    .insert(audience.name.clone(), followed);
-                followers.push(Follower {
-                    lag_seconds: lag_of(telemetry, &audience.name),
-                    config: audience,
-                    window: Arc::clone(&served),
-                    reports,
-                    writers: Arc::clone(writers),
-                    times: FollowTimes::DEFAULT,
-                });
-            }
-            windows.windows.insert(window.name.clone(), served);
+            let folder = WindowFolder::new(store.clone(), window.name.clone());
+            let shown = Arc::new(Window::new(window.clone(), telemetry));
+            let standby = Standby::new(Arc::clone(&shown), folder, shape, durability);
+            windows.windows.insert(window.name.clone(), shown);
+            standbys.insert(window.name.clone(), standby);
         }
-        windows.followers = Mutex::new(followers);
-        Ok(windows)
+        for audience in &config.audiences {
+            let followed = FollowedAudience {
+                config: audience.clone(),
+                reports: OnceLock::new(),
+            };
+            windows
+                .followed_audiences
+                .insert(audience.name.clone(), followed);
+        }
+        warn_of_dropped(config, store.store()).await;
+        Ok((windows, standbys.into_values().collect()))
     }
 
-    /// Starts the tasks of windows and audiences.
-    pub fn start(&self) {
-        let mut tasks = self.tasks.lock();
+    /// Starts to follow the windows, and to take them over.
+    pub fn start(
+        self: &Arc<Self>,
+        standbys: Vec<Standby>,
+        writers: Arc<Writers>,
+        telemetry: Arc<Telemetry>,
+    ) {
         for window in self.windows.values() {
-            tasks.spawn(Arc::clone(window).keep_owned(self.stop.subscribe()));
-
+            let windows = Arc::clone(self);
             let window = Arc::clone(window);
-            let failed = self.failed.clone();
             tokio::spawn(async move {
                 window.maintain().await;
-                failed.send_replace(true);
+                let window = window.config.name.clone();
+                windows.fail(WindowError::Ended { window });
             });
         }
-        let mut followers = self.followers.lock();
-        for follower in followers.drain(..) {
-            tasks.spawn(follower.run(self.stop.subscribe()));
-        }
+
+        let windows = Arc::clone(self);
+        let follow = async move {
+            let starter = FollowerStarter { writers, telemetry };
+            if let Err(error) = windows.follow(standbys, &starter).await {
+                windows.fail(error);
+            }
+        };
+        self.tasks.lock().spawn(follow);
     }
 
-    pub fn get(&self, name: &AudienceName) -> Option<&Arc<ServedWindow>> {
+    /// A failure that ends the process, unless it stops already.
+    fn fail(&self, error: WindowError) {
+        if *self.stop.borrow() {
+            return;
+        }
+        self.failure.send_if_modified(|failure| {
+            let is_first = failure.is_none();
+            failure.get_or_insert_with(|| Arc::new(error));
+            is_first
+        });
+    }
+
+    /// Follows the windows until all are taken over, or until the stop.
+    async fn follow(
+        self: &Arc<Self>,
+        mut standbys: Vec<Standby>,
+        starter: &FollowerStarter,
+    ) -> Result<(), WindowError> {
+        let mut stop = self.stop.subscribe();
+        let mut failures: Vec<FailureLog> = Vec::new();
+        failures.resize_with(standbys.len(), FailureLog::default);
+        while !standbys.is_empty() && !self.is_draining.load(Ordering::Relaxed) {
+            let caught_up = tokio::select! {
+                caught_up = join_all(standbys.iter_mut().map(Standby::catch_up)) => caught_up,
+                // A large window may take minutes.
+                _ = stop.changed() => return Ok(()),
+            };
+            let mut is_first_complete = false;
+            for (index, caught_up) in caught_up.into_iter().enumerate() {
+                let name = &standbys[index].window.config.name;
+                let is_complete = settle(name, &mut failures[index], caught_up)?;
+                is_first_complete |= index == 0 && is_complete == Some(true);
+            }
+
+            if is_first_complete && self.take_first_over(&mut standbys, starter).await? {
+                self.take_others_over(standbys, starter).await?;
+                tracing::info!("all windows are owned by this process");
+                return Ok(());
+            }
+            tokio::select! {
+                _ = stop.changed() => {}
+                () = tokio::time::sleep(POLL) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the first window over if its owner is gone; whether this process owns it.
+    async fn take_first_over(
+        self: &Arc<Self>,
+        standbys: &mut Vec<Standby>,
+        starter: &FollowerStarter,
+    ) -> Result<bool, WindowError> {
+        let first = &mut standbys[0];
+        let name = first.window.config.name.clone();
+        let failed = |source| WindowError::standby(&name, source);
+        if !first.may_take_over().map_err(failed)? {
+            return Ok(false);
+        }
+        let taken = settle(&name, &mut FailureLog::default(), first.take_over().await)?;
+        let Some(Some(take_over)) = taken else {
+            return Ok(false);
+        };
+        let taken_first = standbys.remove(0);
+        self.own(taken_first, take_over, starter).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Takes windows over from any owner.
+    async fn take_others_over(
+        self: &Arc<Self>,
+        standbys: Vec<Standby>,
+        starter: &FollowerStarter,
+    ) -> Result<(), WindowError> {
+        for mut standby in standbys {
+            let name = standby.window.config.name.clone();
+            let mut failures = FailureLog::default();
+            let take_over = loop {
+                let caught_up = settle(&name, &mut failures, standby.catch_up().await)?;
+                if caught_up == Some(true) {
+                    let taken = settle(&name, &mut failures, standby.take_over().await)?;
+                    if let Some(Some(take_over)) = taken {
+                        break take_over;
+                    }
+                }
+                if self.is_draining.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                tokio::time::sleep(POLL / 10).await;
+            };
+            let owned = self.own(standby, take_over, starter);
+            owned.map_err(|source| WindowError::standby(&name, source))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a window that was taken over, and the writers of its audiences.
+    fn own(
+        self: &Arc<Self>,
+        standby: Standby,
+        taken: TakeOver,
+        starter: &FollowerStarter,
+    ) -> Result<(), StandbyError> {
+        let window = standby.window.config.name.clone();
+        let mut followed = Vec::new();
+        for audience in self.followed_audiences.values() {
+            if audience.config.from_window == window {
+                let reports = Arc::new(Reports::new(audience.config.min_count));
+                followed.push((audience, reports));
+            }
+        }
+        let reports: Vec<_> = followed.iter().map(|(_, it)| Arc::clone(it)).collect();
+        let segment = taken.number;
+        let served = take_over::start(standby, taken, &reports)?;
+        tracing::info!(window = window.as_str(), segment, "window taken over");
+
+        let mut tasks = self.tasks.lock();
+        for (audience, reports) in followed {
+            let _ = audience.reports.set(Arc::clone(&reports));
+            let follower = Follower {
+                lag_seconds: lag_of(&starter.telemetry, &audience.config.name),
+                config: audience.config.clone(),
+                window: Arc::clone(&served),
+                reports,
+                writers: Arc::clone(&starter.writers),
+                times: FollowTimes::DEFAULT,
+            };
+            tasks.spawn(follower.run(self.stop.subscribe()));
+        }
+        Ok(())
+    }
+
+    pub fn get(&self, name: &AudienceName) -> Option<&Arc<Window>> {
         self.windows.get(name)
     }
 
@@ -228,29 +391,27 @@ impl Windows {
         self.callbacks.get(window)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Arc<ServedWindow>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Window>> {
         self.windows.values()
     }
 
     /// The audiences that follow a window.
     pub fn followed(&self) -> impl Iterator<Item = FollowedInfo<'_>> {
-        self.followed_audiences
-            .iter()
-            .map(|(audience, (window, reports))| FollowedInfo {
-                audience,
-                window,
-                min_count: reports.min_count,
-                lag_seconds: reports.lag().as_secs_f64(),
-            })
+        self.followed_audiences.values().map(|followed| {
+            let lag = followed.reports.get().map(|reports| reports.lag());
+            FollowedInfo {
+                audience: &followed.config.name,
+                window: &followed.config.from_window,
+                min_count: followed.config.min_count,
+                lag_seconds: lag.unwrap_or_default().as_secs_f64(),
+            }
+        })
     }
 
-    /// Whether other processes own all windows that this one has claimed: another pod has taken
-    /// over. While one claimed window is left, requests for it must not go elsewhere; those for the
-    /// others are refused one by one.
-    pub fn are_fenced(&self) -> bool {
-        let mut claimed = self.windows.values().filter(|window| window.is_claimed());
-        claimed.next().is_some_and(|first| first.is_fenced())
-            && claimed.all(|window| window.is_fenced())
+    /// Whether this process owns all windows. One without windows is never a standby.
+    pub fn are_owned(&self) -> bool {
+        let mut windows = self.windows.values();
+        windows.all(|window| window.owned().is_some()) && self.failure.borrow().is_none()
     }
 
     /// Whether an audience follows a window, so that only tombstones of it may be written.
@@ -259,66 +420,101 @@ impl Windows {
     }
 
     /// Warns, once per window, of ids of kind `text` in a window that an audience follows.
-    pub fn warn_of_text(&self, window: &ServedWindow) {
+    pub fn warn_of_text(&self, window: &Window) {
         let window = &window.config.name;
         let mut followed = self
             .followed_audiences
-            .iter()
-            .filter(|(_, (followed, _))| followed == window);
-        if let Some((audience, _)) = followed.next()
+            .values()
+            .filter(|followed| followed.config.from_window == *window);
+        if let Some(followed) = followed.next()
             && self.warned_of_text.lock().insert(window.clone())
         {
             tracing::warn!(
                 window = window.as_str(),
-                audience = audience.as_str(),
+                audience = followed.config.name.as_str(),
                 "ids of kind text match no device in an audience; send device ids with their kind"
             );
         }
     }
 
-    /// Writes the audiences a last time, and checkpoints, also to the store.
+    /// Takes no window over any more.
+    pub fn begin_drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes the audiences a last time, and gives the windows back.
     pub async fn finish(&self) {
+        self.begin_drain();
         self.stop.send_replace(true);
-        let tasks = std::mem::take(&mut *self.tasks.lock());
-        join_all(tasks).await;
-        let mut tasks = JoinSet::new();
-        // Beside each other: the upload of one must not take the time of another one.
-        for window in self.windows.values() {
-            let window = Arc::clone(window);
-            tasks.spawn(async move { window.finish().await });
+        loop {
+            // The follower of the windows may have started writers of audiences.
+            let tasks = std::mem::take(&mut *self.tasks.lock());
+            if tasks.is_empty() {
+                break;
+            }
+            wait_for(tasks).await;
         }
-        join_all(tasks).await;
+
+        let mut closing = JoinSet::new();
+        // Beside each other: a slow store must not take the time of the other windows.
+        for window in self.windows.values() {
+            if let Some(served) = window.owned().cloned() {
+                closing.spawn(async move { served.finish().await });
+            }
+        }
+        wait_for(closing).await;
     }
 
-    /// Gives back the windows that were claimed, after a start that failed.
-    async fn undo_claims(&self) {
-        for window in self.windows.values() {
-            window.undo_claim().await;
-        }
-    }
-
-    /// Says of each window that its last checkpoint and lease are given up.
+    /// Says of each window that it is not given back.
     pub fn give_up(&self) {
-        for window in self.windows.values() {
-            window.give_up();
+        for (name, window) in &self.windows {
+            let is_kept = window.owned().is_some_and(|it| !it.handle.has_ended());
+            if is_kept {
+                tracing::warn!(window = name.as_str(), "window not given back");
+            }
         }
     }
 
-    /// Waits for the end of a window's thread: its log could not be written, or it has panicked. A
-    /// start goes on with the files.
-    pub async fn failed(&self) {
-        // The sender is this one.
-        let _ = self
-            .failed
-            .subscribe()
-            .wait_for(|has_failed| *has_failed)
-            .await;
+    /// Waits for a failure that ends the process: another process owns a window, a log cannot be
+    /// written, or the content of a window is refused.
+    pub async fn failed(&self) -> Arc<WindowError> {
+        let mut failures = self.failure.subscribe();
+        let failure = failures.wait_for(Option::is_some).await;
+        failure
+            .ok()
+            .and_then(|failure| failure.clone())
+            .expect("the sender is this one, and sends an error")
     }
 }
 
-async fn join_all(mut tasks: JoinSet<()>) {
+/// Settings of the writers of audiences.
+struct FollowerStarter {
+    writers: Arc<Writers>,
+    telemetry: Arc<Telemetry>,
+}
+
+/// The result of work of a standby; `None` after a failure that may pass, which is logged.
+fn settle<T>(
+    window: &AudienceName,
+    failures: &mut FailureLog,
+    result: Result<T, StandbyError>,
+) -> Result<Option<T>, WindowError> {
+    match result {
+        Ok(value) => {
+            failures.succeed();
+            Ok(Some(value))
+        }
+        Err(StandbyError::Store(error)) if !shipper::is_permanent(&error) => {
+            failures.fail(window.as_str(), "window of the store not read", &error);
+            Ok(None)
+        }
+        Err(source) => Err(WindowError::standby(window, source)),
+    }
+}
+
+async fn wait_for(mut tasks: JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
-        // The panic is logged already. The other tasks finish, and the files are complete.
+        // The panic is logged already. The other tasks finish, and the log is complete.
         if let Err(error) = ended {
             tracing::error!(error = error.to_string(), "task of a window failed");
         }
@@ -327,15 +523,12 @@ async fn join_all(mut tasks: JoinSet<()>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rtad_store::Store;
-    use rtad_store::write::WindowFolder;
     use testkit::cgroup::Cgroup;
     use testkit::wait_until;
 
     use super::super::audience::WriteLimits;
-    use super::served::tests::Owned;
+    use super::take_over::tests::{Owned, standby_of};
     use super::*;
 
     #[test]
@@ -364,29 +557,9 @@ mod tests {
         assert!(error.contains(expected), "{error}");
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn panic_of_one_task_leaves_the_last_checkpoint_to_the_windows() {
-        let owner = Owned::start("length = \"1h\"").await;
-        let windows = Windows::default();
-        let window = Arc::clone(&owner.window);
-        let finished = Arc::clone(&window);
-        let windows = Windows {
-            windows: BTreeMap::from([(window.config.name.clone(), window)]),
-            ..windows
-        };
-        let mut stop = windows.stop.subscribe();
-        windows.tasks.lock().spawn(async move {
-            let _ = stop.changed().await;
-            panic!("a task that fails");
-        });
-        owner.observe(&[[1; 16]]).await;
-        windows.finish().await;
-        assert!(finished.has_stored_all());
-    }
-
     fn windows_of<const N: usize>(owners: [(&str, &Owned); N]) -> Windows {
         let window =
-            |(name, owner): (&str, &Owned)| (name.parse().unwrap(), Arc::clone(&owner.window));
+            |(name, owner): (&str, &Owned)| (name.parse().unwrap(), Arc::clone(&owner.shown));
         Windows {
             windows: owners.map(window).into(),
             ..Windows::default()
@@ -394,92 +567,71 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn slow_upload_of_one_window_takes_no_time_of_another_one_at_a_stop() {
-        let slow = Owned::start("length = \"1h\"").await;
-        let other = Owned::start("length = \"1h\"").await;
-        other.observe(&[[1; 16]]).await;
-        let windows = windows_of([("a", &slow), ("b", &other)]);
-        let uploading = slow.hold_upload().await;
-        let finishing = tokio::spawn(async move { windows.finish().await });
-        wait_until("the other one is stored", || other.window.has_stored_all());
-        assert!(!finishing.is_finished());
-        drop(uploading);
-        finishing.await.unwrap();
-        assert!(slow.window.has_stored_all());
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn windows_are_fenced_once_all_claimed_ones_are() {
-        let (length, store) = ("length = \"1h\"", || {
-            StoreWriter::new(Store::in_memory()).unwrap()
-        });
-        let stores = [store(), store()];
-        let a = Owned::over(stores[0].clone(), length).await;
-        let b = Owned::over(stores[1].clone(), length).await;
-        let unclaimed = Owned::unclaimed(store()).await;
-        let windows = windows_of([("a", &a), ("b", &b), ("c", &unclaimed)]);
-        let _later = Owned::over(stores[0].clone(), length).await;
-        a.confirm().await;
-        assert!(a.window.is_fenced() && !windows.are_fenced());
-        let _later = Owned::over(stores[1].clone(), length).await;
-        b.confirm().await;
-        assert!(windows.are_fenced());
-        assert!(!windows_of([("c", &unclaimed)]).are_fenced());
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn failed_claim_gives_back_the_windows_claimed_before_it() {
-        let folder = tempfile::tempdir().unwrap();
+    async fn panic_of_one_task_leaves_the_windows_to_be_given_back() {
         let store = StoreWriter::new(Store::in_memory()).unwrap();
-        let config = |process: &str, windows: &[&str]| {
-            let state = folder.path().join(process);
-            let window =
-                |name| format!("[[window]]\nname = {name:?}\nlength = \"1h\"\ncapacity = 1000\n");
-            let windows: String = windows.iter().map(window).collect();
-            let file = folder.path().join("writer.toml");
-            std::fs::write(&file, format!("state_dir = {state:?}\n{windows}")).unwrap();
-            Config::read(&file).unwrap()
-        };
-        let telemetry = Arc::new(Telemetry::default());
-        let limits = WriteLimits {
-            every: Duration::ZERO,
-            max_batch: 1000,
-        };
-        let writers = Writers::new(store.clone(), limits, Arc::clone(&telemetry));
-        let writers = Arc::new(writers);
-        let claim =
-            async |config: &Config, read| Windows::claim(config, read, &writers, &telemetry).await;
-        let both = config("one", &["a", "b"]);
-        let read = Windows::read(&both, &store).await.unwrap();
-        // Another process claims the second window after this one has read it.
-        let later = config("two", &["b"]);
-        let _later = claim(&later, Windows::read(&later, &store).await.unwrap())
-            .await
-            .unwrap();
-        assert!(claim(&both, read).await.is_err());
-        let lease = async |name: &str| {
-            let folder = WindowFolder::new(store.clone(), name.parse().unwrap());
-            folder.current().await.unwrap().unwrap().lease_seconds
-        };
-        assert_eq!(lease("a").await, 0);
-        assert!(lease("b").await > 0);
+        let owner = Owned::over(&store).await;
+        let windows = windows_of([("w", &owner)]);
+        assert!(windows.are_owned());
+        let mut stop = windows.stop.subscribe();
+        windows.tasks.lock().spawn(async move {
+            let _ = stop.changed().await;
+            panic!("a task that fails");
+        });
+        owner.observe(&[[1; 16]]).await;
+        windows.finish().await;
 
-        // A start that fails after its claim, as on a full disk.
-        let [first, second] = ["three", "four"].map(|process| config(process, &["c"]));
-        let read = Windows::read(&first, &store).await.unwrap();
-        claim(&first, read).await.unwrap().finish().await;
-        let read = Windows::read(&second, &store).await.unwrap();
-        std::fs::remove_file(folder.path().join("four/c/download.tmp")).unwrap();
-        assert!(claim(&second, read).await.is_err());
-        assert_eq!(lease("c").await, 0);
+        let (mut next, _) = standby_of(&store, &Telemetry::default());
+        while !next.catch_up().await.unwrap() {}
+        assert!(next.may_take_over().unwrap(), "it was given back");
     }
 
+    /// Two processes with two windows: one owns both, and the other one none.
     #[tokio::test(flavor = "multi_thread")]
-    async fn end_of_a_windows_thread_is_a_failure_of_the_process() {
-        let owner = Owned::start("length = \"1h\"").await;
-        let windows = windows_of([("a", &owner)]);
-        windows.start();
-        owner.end_thread().await;
-        windows.failed().await;
+    async fn one_process_owns_all_windows() {
+        let store = StoreWriter::new(Store::in_memory()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let window = |name| {
+            format!(
+                "[[window]]\nname = {name:?}\nlength = \"1h\"\ncapacity = 1000\n\
+                 durability = \"store\"\n"
+            )
+        };
+        let file = folder.path().join("writer.toml");
+        std::fs::write(&file, window("b") + &window("a")).unwrap();
+        let config = Config::read(&file).unwrap();
+        let start = async || {
+            let telemetry = Arc::new(Telemetry::default());
+            let (windows, standbys) = Windows::open(&config, &store, &telemetry).await.unwrap();
+            let windows = Arc::new(windows);
+            let limits = WriteLimits {
+                every: Duration::ZERO,
+                max_batch: 1000,
+            };
+            let writers = Writers::new(store.clone(), limits, Arc::clone(&telemetry));
+            windows.start(standbys, Arc::new(writers), telemetry);
+            windows
+        };
+        let one = start().await;
+        wait_until("the first owns both", || one.are_owned());
+        let other = start().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!other.are_owned());
+        one.finish().await;
+        wait_until("the second owns both", || other.are_owned());
+
+        // Another process takes the second window alone.
+        let folder = WindowFolder::new(store.clone(), "b".parse().unwrap());
+        let last = *folder.segments().await.unwrap().last().unwrap();
+        let created = folder.create(last + 1, "another".into()).await.unwrap();
+        if created {
+            let failure = other.failed().await;
+            assert!(failure.to_string().contains("window b ended"), "{failure}");
+            assert!(!other.are_owned());
+        }
+    }
+
+    #[test]
+    fn process_without_windows_is_no_standby() {
+        assert!(Windows::default().are_owned());
     }
 }

@@ -71,13 +71,13 @@ pub enum StoreError {
         /// The audience.
         audience: AudienceName,
     },
-    /// A record that was created is gone, and no later one is there.
+    /// A record or a segment that was created is gone, and no later one is there.
     #[error(
-        "{path} is gone, and {hint} names it: an erasure may be lost; restore the record, or remove \
+        "{path} is gone, and {hint} names it: an erasure may be lost; restore the file, or remove \
          {hint} to go on from the newest one that is left"
     )]
     LostRecord {
-        /// The record's path in the store.
+        /// Its path in the store.
         path: String,
         /// The path of the hint.
         hint: String,
@@ -163,13 +163,14 @@ pub enum StoreError {
         #[source]
         source: DeltaError,
     },
-    /// A window's checkpoint or its record is refused.
-    #[error("{path}: {what}")]
-    Checkpoint {
+    /// A window's table was not copied to its end.
+    #[error("{path} was not written: its copy ended early")]
+    Table {
         /// Its path in the store.
         path: String,
-        /// The fault: expected and found content.
-        what: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
     },
     /// A cap's record is refused.
     #[error("{path}: {what}")]
@@ -178,15 +179,6 @@ pub enum StoreError {
         path: String,
         /// The fault.
         what: String,
-    },
-    /// A local file of an upload or download failed.
-    #[error("could not {action} the window's local file")]
-    Local {
-        /// The operation.
-        action: &'static str,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
     },
     /// More changes than deltas may hold.
     #[error(
@@ -273,9 +265,9 @@ impl StoreError {
             | Self::TooManyTombstones { .. }
             | Self::NotLive { .. }
             | Self::NothingStaged { .. }
-            | Self::Local { .. }
+            | Self::Table { .. }
             | Self::Conflict { .. } => "store",
-            Self::Replaced { .. } | Self::Checkpoint { .. } => Fault::Digest.as_str(),
+            Self::Replaced { .. } => Fault::Digest.as_str(),
             Self::Quota { .. } => Fault::Format.as_str(),
             Self::NotFound { .. } | Self::LostRecord { .. } => "not_found",
             Self::Signature { .. } | Self::Unsigned { .. } => "signature",

@@ -7,10 +7,9 @@
 //! {store}/{audience}/chunks/{sha256}.chunk        filters
 //! {store}/{audience}/deltas/{last}-{sha256}.delta exact changes; `last` is the number of the
 //!                                                 record that first named the delta
-//! {store}/.windows/{window}/records, LATEST       owners of event windows (`write/window.rs`)
-//! {store}/.windows/{window}/checkpoints/{name}    their checkpoints
+//! {store}/.windows/{window}/log, tables, LATEST   event windows (`write/window.rs`)
 //! {store}/.caps/{cap}/{period}/records, LATEST    grants of caps (`write/quota.rs`)
-//! {folder of records}/probe-{random}              a test of the store (`records.rs`)
+//! {folder of records or log}/probe-{random}       a test of the store (`backend/create.rs`)
 //! ```
 //!
 //! `LATEST` is overwritten, a record never. Names with a digest determine their content: such a
@@ -37,7 +36,7 @@ pub fn audience_path(audience: &AudienceName) -> Path {
 /// Digits in the name of a record: names sort by number.
 const RECORD_DIGITS: usize = 20;
 
-/// The folder of the records of an audience or a window.
+/// The folder of an audience's records.
 pub fn records_path(folder: &Path) -> Path {
     folder.clone().join("records")
 }
@@ -119,14 +118,40 @@ pub fn window_path(window: &AudienceName) -> Path {
     Path::from(WINDOWS).join(window.as_str())
 }
 
-/// The folder of a window's checkpoints.
-pub fn window_checkpoints_path(window: &AudienceName) -> Path {
-    window_path(window).join("checkpoints")
+/// The folder of a window's segments.
+pub fn log_path(window: &AudienceName) -> Path {
+    window_path(window).join("log")
 }
 
-/// The path of a checkpoint.
-pub fn window_checkpoint_path(window: &AudienceName, name: &str) -> Path {
-    window_checkpoints_path(window).join(name)
+/// The path of a segment.
+pub fn segment_path(window: &AudienceName, number: u64) -> Path {
+    log_path(window).join(segment_name(number))
+}
+
+/// The folder of a window's tables.
+pub fn tables_path(window: &AudienceName) -> Path {
+    window_path(window).join("tables")
+}
+
+/// The path of a table.
+pub fn table_path(window: &AudienceName, number: u64) -> Path {
+    tables_path(window).join(segment_name(number))
+}
+
+/// The name of a segment or a table: names sort by number.
+fn segment_name(number: u64) -> String {
+    format!("{number:0RECORD_DIGITS$}")
+}
+
+/// The number in the name of a segment or a table; `None` for any other name.
+pub fn segment_number(name: &str) -> Option<u64> {
+    let number: u64 = name.parse().ok()?;
+    (number > 0 && segment_name(number) == name).then_some(number)
+}
+
+/// The path of a probe, in the folder of segments.
+pub fn log_probe_path(window: &AudienceName, number: u64) -> Path {
+    log_path(window).join(probe_name(number))
 }
 
 /// A folder of caps, which no audience can have.
@@ -139,7 +164,11 @@ pub fn cap_path(cap: &AudienceName) -> Path {
 
 /// The path of a probe, in the folder of records.
 pub fn probe_path(folder: &Path, number: u64) -> Path {
-    records_path(folder).join(format!("{PROBE}{number:016x}"))
+    records_path(folder).join(probe_name(number))
+}
+
+fn probe_name(number: u64) -> String {
+    format!("{PROBE}{number:016x}")
 }
 
 /// Whether the name is that of a probe.
@@ -186,15 +215,6 @@ pub fn delta_sequence(name: &str) -> Option<u64> {
     number_of(last)
 }
 
-/// The claim in the name of a window's checkpoint, `{id}-{epoch}-{number}`; `None` for any other
-/// name.
-pub fn checkpoint_epoch(name: &str) -> Option<u64> {
-    let (id, numbers) = name.split_once('-')?;
-    let (epoch, number) = numbers.split_once('-')?;
-    number_of(number)?;
-    number_of(epoch).filter(|_| is_hex(id, 16))
-}
-
 /// Whether a file of a directory has the name under which object_store stages a write: the final
 /// name, '#' and a number.
 pub fn is_unfinished_name(name: &str) -> bool {
@@ -207,7 +227,7 @@ pub fn is_unfinished_name(name: &str) -> bool {
         || is_manifest_name(file)
         || is_chunk_name(file)
         || delta_sequence(file).is_some()
-        || checkpoint_epoch(file).is_some();
+        || segment_number(file).is_some();
     is_ours && number_of(number).is_some()
 }
 
@@ -222,7 +242,7 @@ mod tests {
             "LATEST#1",
             "00000000000000000012.json#0",
             "probe-0123456789abcdef#2",
-            "0123456789abcdef-2-3#4",
+            "00000000000000000003#4",
             &format!("{digest}.chunk#5"),
             &format!("6-{digest}.delta#7"),
             &format!("6-{digest}.json#8"),
@@ -239,7 +259,8 @@ mod tests {
             "mine#12",
             "LATEST#+1",
             "012.json#1",
-            "my-2-3#4",
+            "3#4",
+            "+0000000000000000003#4",
         ];
         for name in others {
             assert!(!is_unfinished_name(name), "{name}");

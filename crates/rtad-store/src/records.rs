@@ -22,7 +22,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
 
-use crate::backend::{Backend, Created};
+use crate::backend::Created;
 use crate::error::StoreError;
 use crate::layout::{hint_path, probe_path, record_number, record_path, records_path};
 use crate::read::{Store, read_small};
@@ -88,7 +88,7 @@ impl<'s> Records<'s> {
             found = match (self.store.backend.check_listable(), hint) {
                 (Ok(()), _) => self.last_listed().await?,
                 (Err(_), None) => self.read(1).await?,
-                (Err(_), Some(number)) => return Err(self.lost(number)),
+                (Err(_), Some(number)) => return Err(self.lost(&self.path(number))),
             };
         }
         let newest = match found {
@@ -96,14 +96,15 @@ impl<'s> Records<'s> {
             None => return Ok(None),
         };
         match hint {
-            Some(hint) if hint > newest.number => Err(self.lost(hint)),
+            Some(hint) if hint > newest.number => Err(self.lost(&self.path(hint))),
             _ => Ok(Some(newest)),
         }
     }
 
-    fn lost(&self, number: u64) -> StoreError {
+    /// The error of a file that the hint names and that is gone.
+    pub fn lost(&self, path: &Path) -> StoreError {
         StoreError::LostRecord {
-            path: self.path(number).to_string(),
+            path: path.to_string(),
             hint: hint_path(&self.folder).to_string(),
         }
     }
@@ -199,29 +200,14 @@ impl<'s> Records<'s> {
         self.store.written_at(&hint_path(&self.folder)).await
     }
 
-    /// Refuses a store that ignores the condition of a create: two writers would both succeed, and
-    /// the changes of one would be lost. Costs three requests, once per client of a bucket.
+    /// Refuses a store that ignores the condition of a create, which `backend/create.rs` finds out.
+    ///
+    /// # Errors
+    ///
+    /// Those of the backend's check.
     pub async fn check_creates(&self) -> Result<(), StoreError> {
-        let backend = &self.store.backend;
-        let Backend::Objects {
-            url, conditions, ..
-        } = backend
-        else {
-            return Ok(());
-        };
-        let checked = conditions.get_or_try_init(|| async {
-            let probe = probe_path(&self.folder, random::number());
-            backend.create(&probe, Bytes::from_static(b"1")).await?;
-            let is_created_twice = backend.create(&probe, Bytes::from_static(b"2")).await?;
-
-            // Without the permission to delete, it stays until the next gc.
-            let _ = backend.objects(&probe).await?.delete(&probe).await;
-            if is_created_twice {
-                return Err(StoreError::Conditions { url: url.clone() });
-            }
-            Ok(())
-        });
-        checked.await.map(drop)
+        let probe = probe_path(&self.folder, random::number());
+        self.store.backend.check_creates(probe).await
     }
 
     /// All records, by number.

@@ -22,7 +22,7 @@
 //! | `change` | members and tombstones that are added or removed | |
 //! | `append` | exact changes | `update`, `change` |
 //! | `delete` | deleting an audience | `append`, `gc` |
-//! | `window` | checkpoints of event windows | `writer`, `folder` |
+//! | `window` | segments and tables of event windows | `writer`, `folder` |
 //! | `quota` | grants of caps | `writer`, `folder` |
 
 mod append;
@@ -56,5 +56,5 @@ pub use mirror::Mirrored;
 pub use publish::{Publication, Published};
 pub use quota::Quota;
 pub use sign::{Sign, check_signer};
-pub use window::{Expected, LocalCheckpoint, StoredCheckpoint, WindowCurrent, WindowFolder};
+pub use window::{MIN_AGE as MIN_SEGMENT_AGE, TableReader, WindowFolder};
 pub use writer::StoreWriter;

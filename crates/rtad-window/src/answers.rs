@@ -125,6 +125,8 @@ pub(crate) struct Answers {
     /// Number of the first of `order`, counted from the first ever.
     first: u64,
     pub(crate) bytes: u64,
+    /// Time of the latest answer.
+    pub(crate) seconds: u64,
     /// Answers that left before their time.
     pub(crate) evicted: u64,
 }
@@ -138,6 +140,7 @@ impl Answers {
             order,
             first: 0,
             bytes: 0,
+            seconds: 0,
             evicted: 0,
         }
     }
@@ -158,35 +161,13 @@ impl Answers {
 
     pub(crate) fn insert(&mut self, request_key: RequestKey, answer: Answer) {
         let seconds = answer.seconds;
-        self.add(request_key, answer);
-        self.shrink(seconds);
-    }
-
-    fn add(&mut self, request_key: RequestKey, answer: Answer) {
+        self.seconds = self.seconds.max(seconds);
         self.bytes += answer.bytes();
-        self.order.push_back((answer.seconds, request_key));
+        self.order.push_back((seconds, request_key));
         if let Some(replaced) = self.by_request_key.insert(request_key, answer) {
             self.bytes -= replaced.bytes();
         }
-    }
-
-    /// Adds an answer of a log, which may hold it twice, and older ones after it. Up to an eighth
-    /// more than the memory is in use until [`Self::restore_order`].
-    pub(crate) fn replay(&mut self, request_key: RequestKey, answer: Answer) {
-        self.add(request_key, answer);
-        let memory = self.limits.memory_bytes;
-        // A sort for each answer would take too long.
-        if self.bytes > memory.saturating_add(memory / 8) {
-            self.restore_order();
-        }
-    }
-
-    /// Restores the order of time after answers were replayed, and the bounds.
-    pub(crate) fn restore_order(&mut self) {
-        self.order.make_contiguous().sort_by_key(|(at, _)| *at);
-        if let Some((latest, _)) = self.order.back().copied() {
-            self.shrink(latest);
-        }
+        self.shrink(seconds);
     }
 
     /// Removes expired answers, and the oldest beyond the memory.
@@ -278,47 +259,6 @@ mod tests {
         answers.shrink(1002);
         assert!(answers.get(&RequestKey([1; 16]), 1002).is_some());
         assert!(answers.get(&RequestKey([1; 16]), 1003).is_none());
-    }
-
-    #[test]
-    fn newest_answers_survive_a_replay_in_any_order() {
-        let request_key = |n: u64| RequestKey(u128::from(n).to_le_bytes());
-        // The log after a checkpoint: answers of new events between copies of old answers. The
-        // first are expired.
-        let copied = (0..200).map(|n| (n, 1000 + 4 * n));
-        let new = (200..230).map(|n| (n, 1900));
-        for log in [
-            new.clone().chain(copied.clone()).collect(),
-            copied.chain(new).collect(),
-        ] {
-            let log: Vec<(u64, u64)> = log;
-            let mut answers = Answers::new(LIMITS);
-            for (n, seconds) in &log {
-                answers.replay(request_key(*n), answer(*seconds, 10_000));
-                assert!(answers.bytes <= LIMITS.memory_bytes / 8 * 9);
-            }
-            answers.restore_order();
-            let fit = LIMITS.memory_bytes / (OVERHEAD_BYTES + 20_000);
-            let kept: Vec<u64> = (0..230)
-                .filter(|n| answers.get(&request_key(*n), 1900).is_some())
-                .collect();
-            assert_eq!(kept, (230 - fit..230).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn expired_answers_push_no_live_ones_out_of_a_replay() {
-        let request_key = |n: u64| RequestKey(u128::from(n).to_le_bytes());
-        let mut answers = Answers::new(LIMITS);
-        for (n, seconds) in (0..50)
-            .map(|n| (n, 2000))
-            .chain((50..100).map(|n| (n, 1000)))
-        {
-            answers.replay(request_key(n), answer(seconds, 10_000));
-        }
-        answers.restore_order();
-        let live = (0..100).filter(|n| answers.get(&request_key(*n), 2000).is_some());
-        assert_eq!((live.count(), answers.evicted), (50, 0));
     }
 
     #[test]

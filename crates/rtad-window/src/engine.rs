@@ -1,11 +1,11 @@
 //! Thread of a window: the only one that touches its table, answers and log.
 //!
-//! A *cycle* takes the queued requests, applies them in their order, writes one group, and replies.
-//! Expiry, copies for a checkpoint, and lists of keys are steps of one region at its end. A failed
-//! write or sync of the log refuses all requests and ends the thread, which ends the process: the
-//! table holds changes that were not written, and the next start reads the files.
+//! A *cycle* takes the queued requests, applies them in their order, writes one group, and replies
+//! once the group is durable: at once, or in a later cycle. No request is taken meanwhile. Expiry,
+//! copies of the table, and lists of keys are steps of one region at the end of a cycle. A log that
+//! cannot be written, and a lost window, refuse all requests and end the thread, which ends the
+//! process: the table holds changes that were not written, and the next start reads the segments.
 
-mod checkpoint_copy;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -13,27 +13,28 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Key;
 use crate::answers::{Answer, Answers, Outcomes, Retry};
 use crate::journal::Journal;
-use crate::load::{Loaded, Shape};
 use crate::log::LogGroup;
-use crate::queue::{CheckpointReply, Failure, Observed, Queue, Reply, Request};
+use crate::queue::{Failure, Observed, Queue, Reply, Request};
+use crate::replica::LogSize;
 use crate::settings::{ChangeListener, Changed, Now, Settings, WindowState};
 use crate::table::{Change, count_of, key_of};
+use crate::table_copy::{RunningCopy, TableCopy};
 use crate::window::Window;
-use steps::{Listing, RunningCheckpoint, Sweep};
+use steps::{Listing, Sweep};
 
 /// Maximum time between two cycles.
 const IDLE: Duration = Duration::from_secs(1);
-/// Time from a failed checkpoint to the next: each attempt writes the table.
-const CHECKPOINT_RETRY: Duration = Duration::from_secs(60);
-/// Minimum size of the log before a checkpoint; half of the table if that is larger.
+/// Log after which a table is due; that of the table's size if it is larger.
 const MIN_LOG_BYTES: u64 = 64 << 20;
-/// A log with so many times the memory of answers is due for a checkpoint, too.
-const ANSWER_LOGS: u64 = 4;
+/// Number of segments after which a table is due.
+const MIN_LOG_SEGMENTS: u64 = 10_000;
+/// A segment costs a start as much as so many bytes of a table: a large table allows more segments.
+const SEGMENT_TABLE_BYTES: u64 = 64 << 10;
 
 /// State that the thread publishes.
 pub type Published = Arc<Mutex<WindowState>>;
@@ -42,21 +43,17 @@ pub struct Engine {
     queue: Arc<Queue>,
     published: Published,
     settings: Settings,
-    shape: Shape,
     window: Window,
     answers: Answers,
-    /// `None` for a window that is not kept.
-    journal: Option<Journal>,
+    journal: Journal,
     /// The window's time.
     seconds: u64,
-    /// The clock's tick: before the window's if the files are of a later one.
+    /// The clock's tick: before the window's if an owner before had a clock that was ahead.
     tick: u64,
-    changes: u64,
-    checkpoint_unix_seconds: u64,
-    running_checkpoint: Option<RunningCheckpoint>,
-    /// Checkpoints that wait for the one being written.
-    queued_checkpoints: VecDeque<(u64, CheckpointReply)>,
-    checkpoint_failed_at: Option<Instant>,
+    /// Whether the group whose answers wait has changes.
+    has_changes: bool,
+    table_request: Option<Reply<TableCopy>>,
+    table_copy: Option<RunningCopy>,
     sweep: Sweep,
     lists: VecDeque<Listing>,
     /// A step has more work at once.
@@ -74,7 +71,6 @@ struct GroupBuffers {
     /// Keys that reached each threshold.
     reached: Vec<(u16, Vec<Key>)>,
     departed: Vec<Key>,
-    has_changed: bool,
 }
 
 /// A request with its outcome, which is sent after the group is written.
@@ -97,47 +93,43 @@ impl Answered {
 
 impl Engine {
     pub fn new(
-        loaded: Loaded,
-        journal: Option<Journal>,
-        checkpoint_unix_seconds: u64,
+        window: Window,
+        answers: Answers,
+        journal: Journal,
         settings: Settings,
-        (queue, published): (Arc<Queue>, Published),
+        queue: Arc<Queue>,
+        published: Published,
     ) -> Self {
-        let thresholds = settings
-            .listener
-            .iter()
-            .flat_map(|listener| &listener.thresholds);
-        let reached = thresholds
-            .map(|threshold| (*threshold, Vec::new()))
-            .collect();
+        let mut buffers = GroupBuffers::default();
+        if let Some(listener) = &settings.listener {
+            for threshold in &listener.thresholds {
+                buffers.reached.push((*threshold, Vec::new()));
+            }
+        }
         let mut engine = Self {
             queue,
             published,
-            shape: loaded.shape,
-            window: loaded.window,
-            answers: loaded.answers,
+            seconds: answers.seconds,
+            window,
+            answers,
             journal,
-            seconds: 0,
             tick: 0,
-            changes: 0,
-            checkpoint_unix_seconds,
-            running_checkpoint: None,
-            queued_checkpoints: VecDeque::new(),
-            checkpoint_failed_at: None,
+            has_changes: false,
+            table_request: None,
+            table_copy: None,
             sweep: Sweep {
                 next: 0,
                 remaining: 0,
             },
             lists: VecDeque::new(),
             is_busy: true,
-            buffers: GroupBuffers {
-                reached,
-                ..GroupBuffers::default()
-            },
+            buffers,
             settings,
         };
         let now = (engine.settings.clock)();
         engine.window.set_tick(now.tick);
+        // The caller lists all keys at its start.
+        let _ = engine.window.take_evicted(|_, _| {});
         // A process that was stopped over midnight has the entries of the day before.
         engine.begin_sweep();
         engine.publish();
@@ -149,7 +141,7 @@ impl Engine {
         struct Refuse(Arc<Queue>);
         impl Drop for Refuse {
             fn drop(&mut self) {
-                self.0.refuse();
+                self.0.abandon();
             }
         }
         let _refuse = Refuse(Arc::clone(&self.queue));
@@ -161,11 +153,10 @@ impl Engine {
             }
         };
 
-        let dir = self.journal.as_ref().map(|journal| journal.dir.path());
         tracing::error!(
-            dir = dir.map(|dir| dir.display().to_string()),
+            dir = self.journal.dir(),
             error = error.to_string(),
-            "log of a window not written; its events are refused, and the process ends"
+            "window ended: its log cannot be written, or it has another owner"
         );
     }
 
@@ -174,62 +165,73 @@ impl Engine {
         if self.is_busy {
             return Duration::ZERO;
         }
-        let sync_due = self.journal.as_ref().and_then(Journal::sync_due);
-        sync_due.unwrap_or(IDLE).min(IDLE)
+        self.journal.due().min(IDLE)
     }
 
-    /// Runs one cycle, which waits for a request at most `wait`; whether the window is closed.
+    /// Runs one cycle, which waits for a request at most `wait`; whether the window has ended.
     ///
     /// # Errors
     ///
-    /// The log was not written. No request of the group is answered, and no further cycle may
-    /// follow.
+    /// The log was not written, or the window has another owner. No request of the group is
+    /// answered, and no further cycle may follow.
     fn run_cycle(&mut self, wait: Duration) -> io::Result<bool> {
+        let is_waiting = !self.buffers.replies.is_empty();
         let mut requests = std::mem::take(&mut self.buffers.requests);
-        let is_closed = self.queue.take(wait, &mut requests);
-        let mut group = self
-            .journal
-            .as_ref()
-            .map_or_else(LogGroup::new, Journal::group);
+        if is_waiting && self.journal.is_fresh() {
+            self.queue.wait(wait);
+        } else {
+            self.queue.take(wait, &mut requests);
+        }
+        if self.queue.is_abandoned() {
+            return Ok(true);
+        }
+
+        self.journal.keep_up()?;
         self.read_clock();
+        if is_waiting || !self.journal.is_fresh() {
+            // Refuses what was taken: nobody may answer it now.
+            requests.clear();
+        }
+        let mut group = LogGroup::new();
         for request in requests.drain(..) {
             self.apply(request, &mut group);
         }
         self.buffers.requests = requests;
-        if let Some(checkpoint) = &mut self.running_checkpoint {
-            checkpoint.copy.add_answers(&self.answers, &mut group);
+        if !group.is_empty() {
+            self.journal.commit(&mut group)?;
+            self.has_changes = true;
         }
-        self.changes += u64::from(std::mem::take(&mut self.buffers.has_changed));
-
-        self.commit(group)?;
-        self.report();
-        self.publish();
-        self.buffers.replies.drain(..).for_each(Answered::send);
+        if self.journal.is_durable() {
+            self.answer();
+        }
 
         self.is_busy = self.run_steps()?;
-        let has_checkpoint =
-            self.running_checkpoint.is_some() || !self.queued_checkpoints.is_empty();
-        if !is_closed || has_checkpoint {
+        if !self.queue.is_done() || !self.buffers.replies.is_empty() {
             return Ok(false);
         }
-        if let Some(journal) = &mut self.journal {
-            journal.sync()?;
-        }
-        Ok(true)
+        self.table_copy = None;
+        self.journal.finish()?;
+        Ok(self.journal.is_finished())
     }
 
-    fn commit(&mut self, group: LogGroup) -> io::Result<()> {
-        match &mut self.journal {
-            Some(journal) if !group.is_empty() => journal.commit(group),
-            _ => Ok(()),
+    /// Answers the requests of a group that is durable.
+    fn answer(&mut self) {
+        self.report();
+        self.publish();
+        let has_changes = std::mem::take(&mut self.has_changes);
+        if self.journal.may_answer(has_changes) {
+            self.buffers.replies.drain(..).for_each(Answered::send);
+        } else {
+            // They are counted, but another owner may have answered meanwhile.
+            self.buffers.replies.clear();
         }
     }
 
     fn read_clock(&mut self) {
         let Now { tick, seconds } = (self.settings.clock)();
-        self.seconds = seconds;
+        self.seconds = self.seconds.max(seconds);
         self.tick = tick;
-        self.answers.shrink(seconds);
+        self.answers.shrink(self.seconds);
         if tick > self.window.tick() {
             self.window.set_tick(tick);
             self.begin_sweep();
@@ -252,11 +254,12 @@ impl Engine {
                     .lists
                     .push_back(Listing::new(min_count, entries, reply));
             }
-            Request::Checkpoint {
-                unix_seconds,
-                reply,
-            } => {
-                return self.queued_checkpoints.push_back((unix_seconds, reply));
+            Request::Table { reply } => {
+                // One at a time: another one is refused.
+                if self.table_copy.is_none() {
+                    self.table_request = Some(reply);
+                }
+                return;
             }
         };
         self.buffers.replies.push(answered);
@@ -285,16 +288,12 @@ impl Engine {
             return Err(Failure::Late);
         }
         let GroupBuffers {
-            changes,
-            reached,
-            has_changed,
-            ..
+            changes, reached, ..
         } = &mut self.buffers;
         let seen = self.window.observe_with(keys, changes);
 
         if !changes.is_empty() {
             group.add_changes(self.window.tick(), changes, self.window.lanes(), false);
-            *has_changed = true;
         }
         for (threshold, keys) in reached {
             // A key has each count once: the highest stays without a change.
@@ -322,10 +321,7 @@ impl Engine {
 
     fn forget(&mut self, keys: &[Key], group: &mut LogGroup) -> Vec<bool> {
         let GroupBuffers {
-            changes,
-            departed,
-            has_changed,
-            ..
+            changes, departed, ..
         } = &mut self.buffers;
         changes.clear();
         let mut forgotten = Vec::with_capacity(keys.len());
@@ -339,7 +335,6 @@ impl Engine {
         }
         // An erased key may have expired, and be in an audience still.
         departed.extend(keys);
-        *has_changed = true;
         forgotten
     }
 
@@ -364,28 +359,20 @@ impl Engine {
     }
 
     fn publish(&self) {
-        let journal = self.journal.as_ref();
-        let log = journal.map(|journal| journal.bytes).unwrap_or_default();
+        let LogSize { bytes, segments } = self.journal.log();
         let window = self.window.stats();
-        let may_checkpoint = self.running_checkpoint.is_none()
-            && self.queued_checkpoints.is_empty()
-            && self
-                .checkpoint_failed_at
-                .is_none_or(|at| at.elapsed() >= CHECKPOINT_RETRY);
-        let answers_memory = self.shape.answers.memory_bytes;
-        let is_long = log.changes > (window.memory_bytes / 2).max(MIN_LOG_BYTES)
-            || log.answers > (answers_memory * ANSWER_LOGS).max(MIN_LOG_BYTES);
+        let table = window.memory_bytes + self.answers.bytes;
+        let is_long = bytes > table.max(MIN_LOG_BYTES)
+            || segments > (table / SEGMENT_TABLE_BYTES).max(MIN_LOG_SEGMENTS);
         let state = WindowState {
             window,
-            changes: self.changes,
-            log_bytes: log.changes,
-            checkpoint_unix_seconds: self.checkpoint_unix_seconds,
-            may_checkpoint,
-            is_checkpoint_due: may_checkpoint && is_long,
-            // The queue knows.
-            is_writable: false,
+            log_bytes: bytes,
+            log_segments: segments,
+            is_table_due: is_long && self.table_copy.is_none(),
             answers_bytes: self.answers.bytes,
             answers_evicted: self.answers.evicted,
+            // The outbox and the queue know the rest.
+            ..WindowState::default()
         };
         *self
             .published

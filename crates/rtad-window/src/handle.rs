@@ -1,32 +1,31 @@
 //! Requests to a window's thread.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::UNIX_EPOCH;
 
-use rtad_core::files::sync_dir;
 use tokio::sync::oneshot;
 
 use crate::answers::Retry;
-use crate::checkpoint::{Writer, checkpoint_path};
 use crate::engine::{Engine, Published};
+use crate::error::OpenError;
 use crate::journal::Journal;
-use crate::load::{Loaded, OpenError, Shape};
-use crate::queue::{Failure, Observed, Queue, Reply, Request, SavedCheckpoint};
+use crate::outbox::{Outbox, Shipping};
+use crate::queue::{Failure, Observed, Queue, Reply, Request};
+use crate::replica::Replica;
 use crate::settings::{Settings, WindowState};
-use crate::state_dir::StateDir;
-use crate::{Key, ListedKey, SpecError};
+use crate::table_copy::TableCopy;
+use crate::take_over::{Durability, TakeOver};
+use crate::uptime::{Uptime, uptime};
+use crate::{Key, ListedKey};
 
-/// A window with its thread. Clones share it; the last one ends it.
+/// A window with its thread. Clones share it; the last one ends it, without its last segments.
 #[derive(Clone)]
 pub struct WindowHandle(Arc<Inner>);
 
 struct Inner {
     queue: Arc<Queue>,
     published: Published,
-    /// Whether the window has files.
-    is_kept: bool,
+    shipping: Arc<Shipping>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -36,9 +35,8 @@ impl Inner {
         thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the thread after the requests that wait.
-    fn end(&self) {
-        self.queue.close();
+    /// Waits for the end of the thread.
+    fn join(&self) {
         let thread = self
             .thread
             .lock()
@@ -53,35 +51,50 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.end();
+        self.queue.abandon();
+        self.join();
     }
 }
 
 impl WindowHandle {
-    /// Starts a window with the content of its directory.
+    /// Starts the window that the take-over has made this process' own: its segment is created.
+    /// The caller's shipper creates what the outbox has.
     ///
     /// # Errors
     ///
-    /// The directory cannot be written.
-    pub fn start(dir: StateDir, loaded: Loaded, settings: Settings) -> Result<Self, OpenError> {
-        let path = dir.path().to_owned();
-        let io = |source| OpenError::Io { path, source };
-        start(dir, loaded, settings).map_err(io)
-    }
-
-    /// Starts an empty window that is not kept.
-    ///
-    /// # Errors
-    ///
-    /// A value of the spec is out of range.
-    ///
-    /// # Panics
-    ///
-    /// The system allows no further thread.
-    pub fn in_memory(shape: Shape, mut settings: Settings) -> Result<Self, SpecError> {
-        let tick = (settings.clock)().tick;
-        let loaded = Loaded::empty(shape, tick)?;
-        Ok(spawn(loaded, None, 0, settings, Arc::new(Queue::new())).expect("a further thread"))
+    /// The take-over is of another replica, or the directory cannot be written.
+    pub fn start(
+        replica: Replica,
+        take_over: TakeOver,
+        durability: Durability,
+        settings: Settings,
+    ) -> Result<(Self, Outbox), OpenError> {
+        let queue = Arc::new(Queue::new());
+        let published = Published::default();
+        let begun = begin(replica, take_over, durability, &queue, Arc::new(uptime))?;
+        let Begun {
+            replica,
+            journal,
+            shipping,
+        } = begun;
+        let outbox = Outbox::new(Arc::clone(&shipping));
+        let engine = Engine::new(
+            replica.window,
+            replica.answers,
+            journal,
+            settings,
+            Arc::clone(&queue),
+            Arc::clone(&published),
+        );
+        let thread = spawn(engine, Arc::clone(&shipping));
+        let thread = Mutex::new(Some(thread));
+        let inner = Inner {
+            queue,
+            published,
+            shipping,
+            thread,
+        };
+        Ok((Self(Arc::new(inner)), outbox))
     }
 
     /// Counts events in their order; one outcome each, when they are as safe as configured. Events
@@ -140,62 +153,30 @@ impl WindowHandle {
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Failure> {
         let (reply, answer) = oneshot::channel();
         self.0.queue.push(request(reply))?;
-        answer.await.unwrap_or(Err(Failure::NotWritable))
+        answer.await.unwrap_or(Err(Failure::NotDurable))
     }
 
-    /// Writes a checkpoint beside traffic, and removes the log before it. `None` for a window that
-    /// is not kept.
+    /// Begins a copy of the table beside traffic. One at a time: a second one is refused.
     ///
     /// # Errors
     ///
-    /// The checkpoint could not be written, and the one before stays; the log has failed; or the
-    /// window is closed.
-    pub async fn checkpoint(&self, unix_seconds: u64) -> io::Result<Option<SavedCheckpoint>> {
-        let (reply, answer) = oneshot::channel();
-        let request = Request::Checkpoint {
-            unix_seconds,
-            reply,
-        };
-        match self.0.queue.push(request) {
-            Ok(()) => answer.await.unwrap_or_else(|_| self.no_checkpoint()),
-            Err(_) => self.no_checkpoint(),
-        }
+    /// The request was refused.
+    pub async fn begin_table(&self) -> Result<TableCopy, Failure> {
+        self.ask(|reply| Request::Table { reply }).await
     }
 
-    /// Writes what waits, and a checkpoint: the next start reads no log. Requests are refused from
-    /// now on. `None` for a window that is not kept.
-    ///
-    /// # Errors
-    ///
-    /// The checkpoint could not be written, and the one before and the log stay; the log has
-    /// failed; or the window was closed before.
-    pub async fn close(&self, unix_seconds: u64) -> io::Result<Option<SavedCheckpoint>> {
-        let (reply, answer) = oneshot::channel();
-        let request = Request::Checkpoint {
-            unix_seconds,
-            reply,
-        };
-        let saved = match self.0.queue.push_last(request) {
-            Ok(()) => answer.await.unwrap_or_else(|_| self.no_checkpoint()),
-            Err(_) => self.no_checkpoint(),
-        };
-        // The thread has nothing left to do, or cannot write.
+    /// Gives the window back: writes what waits, and the last segment, which says so. Requests are
+    /// refused from now on. Returns when the shipper has created the last segment, or the window has
+    /// ended; whether it was given back. The caller may give up, and drop the window.
+    pub async fn close(&self) -> bool {
+        self.0.queue.close();
         let inner = Arc::clone(&self.0);
-        let _ = tokio::task::spawn_blocking(move || inner.end()).await;
-        saved
+        let _ = tokio::task::spawn_blocking(move || inner.join()).await;
+        self.0.shipping.is_released()
     }
 
-    /// The result of a thread that has ended.
-    fn no_checkpoint(&self) -> io::Result<Option<SavedCheckpoint>> {
-        if self.0.is_kept {
-            return Err(io::Error::other(
-                "the window is closed, or its log has failed",
-            ));
-        }
-        Ok(None)
-    }
-
-    /// Whether the window's thread has ended: after `close`, or by a panic.
+    /// Whether the window's thread has ended: after `close`, a log that cannot be written, another
+    /// owner, or a panic.
     pub fn has_ended(&self) -> bool {
         self.0.has_ended()
     }
@@ -207,56 +188,72 @@ impl WindowHandle {
             .published
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        let progress = self.0.shipping.progress();
         WindowState {
-            is_writable: self.0.queue.is_writable(),
+            created: progress.created,
+            unshipped_age: progress.unshipped_age,
+            created_age: progress.created_age,
+            is_writable: progress.is_fresh && self.0.queue.is_open(),
             ..published
         }
     }
 }
 
-fn start(dir: StateDir, loaded: Loaded, settings: Settings) -> io::Result<WindowHandle> {
-    let path = dir.path().to_owned();
-    if loaded.is_new {
-        // It fixes the secret of the hash.
-        let mut first = Writer::create(&dir.disk, &path, &loaded.head)?;
-        first.sync()?;
-        first.publish()?;
-        path.parent().map_or(Ok(()), sync_dir)?;
-    }
-    let checkpoint = checkpoint_path(&path, loaded.head.segment).metadata();
-    let modified = checkpoint
-        .and_then(|checkpoint| checkpoint.modified())
-        .unwrap_or(UNIX_EPOCH);
-    let modified = modified
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    let queue = Arc::new(Queue::new());
-    let journal = Journal::begin(dir, &loaded, settings.durability, Arc::clone(&queue))?;
-    spawn(loaded, Some(journal), modified, settings, queue)
+/// A window before its thread.
+pub struct Begun {
+    pub replica: Replica,
+    pub journal: Journal,
+    pub shipping: Arc<Shipping>,
 }
 
-fn spawn(
-    loaded: Loaded,
-    journal: Option<Journal>,
-    checkpoint_unix_seconds: u64,
-    settings: Settings,
-    queue: Arc<Queue>,
-) -> io::Result<WindowHandle> {
-    let published = Published::default();
-    let is_kept = journal.is_some();
-    let shared = (Arc::clone(&queue), Arc::clone(&published));
-    let engine = Engine::new(loaded, journal, checkpoint_unix_seconds, settings, shared);
-    let thread = std::thread::Builder::new()
-        .name("window".to_owned())
-        .spawn(move || engine.run())?;
-    let thread = Mutex::new(Some(thread));
-    Ok(WindowHandle(Arc::new(Inner {
-        queue,
-        published,
-        is_kept,
-        thread,
-    })))
+/// Applies the segments of a take-over, and begins the journal after them.
+pub fn begin(
+    mut replica: Replica,
+    take_over: TakeOver,
+    durability: Durability,
+    queue: &Arc<Queue>,
+    uptime: Uptime,
+) -> Result<Begun, OpenError> {
+    replica.apply(&take_over.bytes)?;
+    for segment in &take_over.rest {
+        replica.apply(segment)?;
+    }
+    let shipping = Shipping::new(
+        Arc::clone(queue),
+        uptime,
+        take_over.number,
+        take_over.made_at,
+    );
+    let shipping = Arc::new(shipping);
+    let path = durability.dir().map(|dir| dir.path().to_owned());
+    let journal = Journal::begin(&replica, take_over.rest, durability, Arc::clone(&shipping));
+    let journal = journal.map_err(|source| OpenError::Io {
+        path: path.unwrap_or_default(),
+        source,
+    })?;
+    Ok(Begun {
+        replica,
+        journal,
+        shipping,
+    })
+}
+
+/// Ends the outbox after the end of the thread, also by a panic.
+struct EndOutbox(Arc<Shipping>);
+
+impl Drop for EndOutbox {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn spawn(engine: Engine, shipping: Arc<Shipping>) -> JoinHandle<()> {
+    let run = move || {
+        let _end = EndOutbox(shipping);
+        engine.run();
+    };
+    let thread = std::thread::Builder::new().name("window".to_owned());
+    thread.spawn(run).expect("a further thread")
 }
 
 #[cfg(test)]

@@ -1,230 +1,335 @@
-//! Log of a window while it is written: groups, syncs, segments. After a failure it must not be
-//! used: the next start reads what was written.
+//! Journal of an owner: groups, segments, and when a request may be answered.
+//!
+//! # Durability
+//!
+//! **Segments.** Segment n + 1 is created only after segment n, by whoever has read n, and only if
+//! it does not exist. So segments are one history, whoever creates them. The owner is who created
+//! the newest one. An owner that finds another segment under its next number has lost the window:
+//! it answers nothing more.
+//!
+//! **`store`.** Each group is a segment. Its requests are answered once it is created: then all
+//! before it is in the history too, and no owner that follows can be without it. One group is on
+//! its way at a time; requests queue meanwhile.
+//!
+//! **`disk`.** Each group is written to the local log and synced before its requests are answered.
+//! The segment follows half a second after its first group, or at 8 MB. The local log of segment n
+//! is removed once the segment is created, and the next owner with the same directory takes the
+//! rest over. Without the directory, groups that were in no segment are lost: of 10 seconds at
+//! most, as an owner with older ones refuses requests.
+//!
+//! **Time.** A standby takes over if it has seen no new segment for 15 seconds. An owner refuses
+//! requests if its newest created segment was *sent* more than 10 seconds ago, by a clock that goes
+//! on while the process or the machine is stopped. It looks at this clock after each group, before
+//! it answers. So a process that was paused answers nothing before it has created a segment.
+//! An idle owner creates a segment without groups every 5 seconds. In `store`, the answers of a
+//! group with changes do not need this: their segment is created.
+//!
+//! **Removal.** Segments before the newest table are removed, which makes their numbers free again.
+//! A process that was away so long must not become the owner by one of them. So a take-over counts
+//! only if the store has no table of a higher number once it is created. An owner gives the window
+//! up if its newest created segment was sent more than 10 minutes ago, or if an answer of the store
+//! took as long; segments are removed half an hour after they were created at the earliest.
+//!
+//! **Failures.** A write or sync that fails ends the process, which leaves the local log as it is.
+//! What was not answered may be in it, or not.
 
-use std::fs::File;
 use std::io;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::load::{Loaded, LogBytes};
-use crate::log::{LogGroup, Segment, segment_path};
-use crate::queue::Queue;
-use crate::state_dir::StateDir;
+use bytes::Bytes;
 
-/// Bytes of groups that are not durable: so many begin a sync before its time.
-const MANY_UNSYNCED: u64 = 64 << 20;
-/// Maximum bytes of groups that are not durable. Writes wait for the sync beyond it.
-const MAX_UNSYNCED: u64 = 256 << 20;
+use crate::head::Identity;
+use crate::local_log::LocalLog;
+use crate::log::LogGroup;
+use crate::outbox::{Outgoing, Sealed, Shipping};
+use crate::replica::{LogSize, Replica};
+use crate::segment::SegmentHead;
+use crate::table_copy::LogEnd;
+use crate::take_over::Durability;
 
-/// When an event is safe from the end of the process or machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Never: a restart begins empty.
-    None,
-    /// Safe from the end of the process before the event is acknowledged, and from that of the
-    /// machine after at most this time.
-    Interval(Duration),
-    /// Safe before the event is acknowledged.
-    Fsync,
-}
+/// Time from the first group of a segment to its end.
+const SEGMENT_TIME: Duration = Duration::from_millis(500);
+/// Bytes of groups after which a segment ends.
+const SEGMENT_BYTES: usize = 8 << 20;
+/// Time from a segment to the next one without groups.
+const IDLE_SEGMENT: Duration = Duration::from_secs(5);
 
 pub struct Journal {
-    pub(crate) dir: StateDir,
-    /// Random number of the window's files.
-    pub(crate) id: u64,
-    durability: Durability,
-    segment: Segment,
-    pub(crate) bytes: LogBytes,
-    /// Number of the first group that is perhaps not durable.
-    first_unsynced: u64,
-    /// Bytes of the groups from it on.
-    unsynced_bytes: u64,
-    /// When it was written.
-    unsynced_since: Instant,
-    syncing: Option<Syncing>,
-    /// Woken at the end of a sync.
-    queue: Arc<Queue>,
-}
-
-/// A sync in another thread.
-struct Syncing {
-    /// Number of the first group that it does not include.
-    until: u64,
-    /// Bytes of the groups before it.
-    bytes: u64,
-    result: mpsc::Receiver<io::Result<()>>,
+    window: Identity,
+    owner: u64,
+    /// Number of the open segment.
+    number: u64,
+    /// Head and groups of the open segment.
+    open: Vec<u8>,
+    /// Bytes of its head.
+    head_bytes: usize,
+    /// Number of the next group.
+    next_group: u64,
+    /// When the first group of the open segment was written.
+    open_since: Option<Duration>,
+    last_sealed_at: Duration,
+    /// Number of the newest segment with groups. In `store`, its answers wait for it.
+    last_with_groups: u64,
+    /// `None`: an answer waits for its segment.
+    local: Option<LocalLog>,
+    shipping: Arc<Shipping>,
+    /// Since the last table.
+    log: LogSize,
+    is_finishing: bool,
 }
 
 impl Journal {
-    /// Makes the last segment durable, and begins one after it.
-    pub fn begin(
-        dir: StateDir,
-        loaded: &Loaded,
-        durability: Durability,
-        queue: Arc<Queue>,
-    ) -> io::Result<Self> {
-        let (id, number, group) = (loaded.head.id, loaded.last_segment + 1, loaded.next_group);
-        if loaded.last_segment >= loaded.head.segment {
-            // A process that ended may have left groups that only the page cache has. Retries are
-            // answered from them without a write, and the next segment continues them. If a sync
-            // had failed, the disk may lack them still: their file is read as it is cached.
-            dir.disk
-                .sync(&File::open(segment_path(&dir.dir, loaded.last_segment))?)?;
-        }
-        Ok(Self {
-            segment: Segment::create(&dir.disk, &dir.dir, id, number, group)?,
-            dir,
-            id,
-            durability,
-            bytes: loaded.log,
-            first_unsynced: group,
-            unsynced_bytes: 0,
-            unsynced_since: Instant::now(),
-            syncing: None,
-            queue,
-        })
-    }
-
-    /// Number of the segment, and of its next group.
-    pub const fn end(&self) -> (u64, u64) {
-        (self.segment.number, self.segment.next_group)
-    }
-
-    const fn has_unsynced(&self) -> bool {
-        self.first_unsynced < self.segment.next_group
-    }
-
-    /// The next group, empty.
-    pub fn group(&self) -> LogGroup {
-        match self.durability {
-            Durability::Fsync | Durability::None => LogGroup::new(),
-            Durability::Interval(_) => LogGroup::after_sync(self.first_unsynced),
-        }
-    }
-
-    /// Writes a group as durably as its events are to be when they are acknowledged. After an error
-    /// nothing of it is left, if the disk allows that.
-    pub fn commit(&mut self, mut group: LogGroup) -> io::Result<()> {
-        if !self.has_unsynced() {
-            self.unsynced_since = Instant::now();
-        }
-        self.segment.append(&mut group)?;
-
-        let (bytes, answers) = (group.payload_bytes(), group.answer_bytes);
-        if let Durability::Interval(_) = self.durability {
-            self.unsynced_bytes += bytes;
-        } else if let Err(error) = self.segment.sync() {
-            self.segment.remove_last();
-            return Err(error);
-        } else {
-            self.first_unsynced = self.segment.next_group;
-        }
-        self.bytes.changes += bytes - answers;
-        self.bytes.answers += answers;
-        Ok(())
-    }
-
-    /// Time until `keep_synced` has work.
-    pub fn sync_due(&self) -> Option<Duration> {
-        let Durability::Interval(interval) = self.durability else {
-            return None;
-        };
-        if !self.has_unsynced() || self.syncing.is_some() {
-            return None;
-        }
-        if self.unsynced_bytes > MANY_UNSYNCED {
-            return Some(Duration::ZERO);
-        }
-        // The wait takes one half of the interval, the sync the other.
-        Some((interval / 2).saturating_sub(self.unsynced_since.elapsed()))
-    }
-
-    /// Ends a sync in the other thread, and begins one if it is due.
+    /// Begins the first open segment after those of the take-over, which are applied. `rest` are
+    /// the ones that are not created yet.
     ///
     /// # Errors
     ///
-    /// The sync failed.
-    pub fn keep_synced(&mut self) -> io::Result<()> {
-        self.end_sync(self.unsynced_bytes > MAX_UNSYNCED)?;
-        if self.sync_due().is_some_and(|due| due.is_zero()) {
-            let (send, result) = mpsc::channel();
-            let (file, queue) = (self.segment.file()?, Arc::clone(&self.queue));
-            let sync = move || {
-                // The journal may have ended.
-                let _ = send.send(file.sync());
-                queue.nudge();
+    /// The local log cannot be written.
+    pub fn begin(
+        replica: &Replica,
+        rest: Vec<Bytes>,
+        durability: Durability,
+        shipping: Arc<Shipping>,
+    ) -> io::Result<Self> {
+        let newest = replica.newest.expect("a take-over is a segment");
+        let number = newest.number + 1;
+        let first_rest = number - rest.len() as u64;
+        let mut journal = Self {
+            window: replica.identity.clone(),
+            owner: newest.owner,
+            number,
+            open: Vec::new(),
+            head_bytes: 0,
+            next_group: newest.next_group,
+            open_since: None,
+            last_sealed_at: shipping.now(),
+            last_with_groups: newest.number,
+            local: None,
+            shipping,
+            log: replica.log,
+            is_finishing: false,
+        };
+        let head = journal.head(false);
+        journal.open = head.encode();
+        journal.head_bytes = journal.open.len();
+
+        if let Durability::Disk(dir) = durability {
+            let mut taken_over = Vec::new();
+            for (number, bytes) in (first_rest..).zip(&rest) {
+                taken_over.push((number, &bytes[..]));
+            }
+            journal.local = Some(LocalLog::begin(dir, &taken_over, &head, &journal.open)?);
+        }
+        let now = journal.shipping.now();
+        for (number, bytes) in (first_rest..).zip(rest) {
+            let outgoing = Outgoing {
+                number,
+                bytes,
+                is_last: false,
             };
-            std::thread::Builder::new()
-                .name("window-sync".to_owned())
-                .spawn(sync)?;
-            self.syncing = Some(Syncing {
-                until: self.segment.next_group,
-                bytes: self.unsynced_bytes,
-                result,
+            journal.shipping.add(Sealed {
+                outgoing,
+                since: Some(now),
             });
         }
+        Ok(journal)
+    }
+
+    fn head(&self, is_released: bool) -> SegmentHead {
+        SegmentHead {
+            number: self.number,
+            owner: self.owner,
+            is_released,
+            first_group: self.next_group,
+            window: self.window.clone(),
+        }
+    }
+
+    pub const fn window(&self) -> &Identity {
+        &self.window
+    }
+
+    pub const fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// Number of the next group.
+    pub const fn next_group(&self) -> u64 {
+        self.next_group
+    }
+
+    /// Size of the log since the last table.
+    pub const fn log(&self) -> LogSize {
+        self.log
+    }
+
+    /// A table without the newest part of the log was completed; `before` is the older part.
+    pub const fn forget_before(&mut self, before: LogSize) {
+        self.log.bytes -= before.bytes;
+        self.log.segments -= before.segments;
+    }
+
+    const fn has_groups(&self) -> bool {
+        self.open.len() > self.head_bytes
+    }
+
+    /// Writes a group.
+    ///
+    /// # Errors
+    ///
+    /// The local log cannot be written.
+    pub fn commit(&mut self, group: &mut LogGroup) -> io::Result<()> {
+        let bytes = group.seal(self.next_group);
+        self.open.extend_from_slice(bytes);
+        self.log.bytes += bytes.len() as u64;
+        self.next_group += 1;
+        if let Some(local) = &mut self.local {
+            local.append(bytes)?;
+        }
+
+        self.last_with_groups = self.number;
+        let now = self.shipping.now();
+        self.open_since.get_or_insert(now);
+        self.shipping.set_open_since(now);
+        if self.local.is_none() {
+            self.seal()?;
+        }
         Ok(())
     }
 
-    /// Takes the result of the sync in the other thread, if it has ended or `waits`.
-    fn end_sync(&mut self, waits: bool) -> io::Result<()> {
-        let Some(Syncing {
-            until,
-            bytes,
-            result,
-        }) = &self.syncing
-        else {
+    /// Whether the last group is as durable as its answers must be.
+    pub fn is_durable(&self) -> bool {
+        self.local.is_some() || self.is_created(self.last_with_groups)
+    }
+
+    fn is_created(&self, number: u64) -> bool {
+        self.shipping.progress().created >= number
+    }
+
+    /// Whether requests may be applied and answered.
+    pub fn is_fresh(&self) -> bool {
+        self.shipping.progress().is_fresh
+    }
+
+    /// Whether the answers of a durable group may be sent.
+    pub fn may_answer(&self, has_changes: bool) -> bool {
+        let is_in_store = self.local.is_none() && has_changes;
+        is_in_store || self.is_fresh()
+    }
+
+    /// The segments that a copy of the table must wait for.
+    pub fn log_end(&self) -> LogEnd {
+        LogEnd {
+            last_with_groups: self.last_with_groups,
+            created: self.shipping.progress().created,
+        }
+    }
+
+    /// Ends the open segment if it has groups; returns the number of the next one.
+    ///
+    /// # Errors
+    ///
+    /// The local log cannot be written.
+    pub fn begin_segment(&mut self) -> io::Result<u64> {
+        if self.has_groups() {
+            self.seal()?;
+        }
+        Ok(self.number)
+    }
+
+    /// Hands the open segment to the shipper, and begins the next one.
+    fn seal(&mut self) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.open);
+        self.send(bytes, false);
+        self.number += 1;
+        self.open = self.head(false).encode();
+        self.head_bytes = self.open.len();
+        if let Some(local) = &mut self.local {
+            local.begin_next(self.number, &self.open)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: Vec<u8>, is_last: bool) {
+        let outgoing = Outgoing {
+            number: self.number,
+            bytes: bytes.into(),
+            is_last,
+        };
+        let since = self.open_since.take();
+        self.shipping.add(Sealed { outgoing, since });
+        self.last_sealed_at = self.shipping.now();
+        self.log.segments += 1;
+    }
+
+    /// Time until `keep_up` has work.
+    pub fn due(&self) -> Duration {
+        if self.is_finishing {
+            // The shipper wakes the thread.
+            return IDLE_SEGMENT;
+        }
+        let now = self.shipping.now();
+        let segment_due = match self.open_since {
+            Some(_) if self.open.len() >= SEGMENT_BYTES => now,
+            Some(since) => since + SEGMENT_TIME,
+            None => self.last_sealed_at + IDLE_SEGMENT,
+        };
+        segment_due.saturating_sub(now)
+    }
+
+    /// Ends the open segment if it is due, and removes local logs that the store has.
+    ///
+    /// # Errors
+    ///
+    /// The ownership is lost, or the local log cannot be written.
+    pub fn keep_up(&mut self) -> io::Result<()> {
+        self.shipping.check_owned()?;
+        let created = self.shipping.progress().created;
+        if let Some(local) = &mut self.local {
+            local.remove_through(created);
+        }
+        // One segment without groups at a time: the store may be away.
+        let is_needed = self.has_groups() || created + 1 == self.number;
+        if self.due().is_zero() && is_needed && !self.is_finishing {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    /// Hands the rest to the shipper, and gives the window back.
+    ///
+    /// # Errors
+    ///
+    /// The local log cannot be written.
+    pub fn finish(&mut self) -> io::Result<()> {
+        if self.is_finishing {
             return Ok(());
-        };
-        let ended = if waits {
-            result.recv().map_err(|_| mpsc::TryRecvError::Disconnected)
-        } else {
-            result.try_recv()
-        };
-        match ended {
-            Err(mpsc::TryRecvError::Empty) => Ok(()),
-            Err(mpsc::TryRecvError::Disconnected) => {
-                Err(io::Error::other("the thread of a sync has ended"))
-            }
-            Ok(synced) => {
-                synced?;
-                self.first_unsynced = *until;
-                self.unsynced_bytes -= *bytes;
-                self.unsynced_since = Instant::now();
-                self.syncing = None;
-                Ok(())
-            }
         }
-    }
-
-    /// Makes every group durable.
-    ///
-    /// # Errors
-    ///
-    /// The sync failed.
-    pub fn sync(&mut self) -> io::Result<()> {
-        // The file system reports a failure once: the sync below would not find it.
-        self.end_sync(true)?;
-        if self.has_unsynced() {
-            self.segment.sync()?;
-            self.first_unsynced = self.segment.next_group;
-            self.unsynced_bytes = 0;
-        }
+        self.begin_segment()?;
+        let released = self.head(true).encode();
+        self.send(released, true);
+        self.is_finishing = true;
         Ok(())
     }
 
-    /// Makes every group durable, and begins the next segment.
-    ///
-    /// # Errors
-    ///
-    /// The sync failed, or the segment could not be created.
-    pub fn begin_segment(&mut self) -> io::Result<()> {
-        self.sync()?;
-        let Segment {
-            number, next_group, ..
-        } = self.segment;
-        let StateDir { dir, disk, .. } = &self.dir;
-        self.segment = Segment::create(disk, dir, self.id, number + 1, next_group)?;
-        Ok(())
+    /// Whether the last segment is created.
+    pub fn is_finished(&self) -> bool {
+        self.is_finishing && self.is_created(self.number)
+    }
+
+    /// For messages.
+    pub fn dir(&self) -> Option<String> {
+        let local = self.local.as_ref()?;
+        Some(local.dir().path().display().to_string())
+    }
+
+    /// Bytes of the segment that has the last group.
+    #[cfg(test)]
+    pub fn last_segment_with_groups(&self) -> Bytes {
+        if self.has_groups() {
+            return self.open.clone().into();
+        }
+        self.shipping.last_with_groups()
     }
 }

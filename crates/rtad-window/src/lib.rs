@@ -8,45 +8,65 @@
 //! | `table` | regions of buckets: find, insert, count, clear, sweep |
 //! | `window` | batches of events on a table; statistics |
 //! | `answers` | answers kept for retries |
+//! | `log` | groups of slot contents and answers |
+//! | `error` | errors of what a window is read from |
+//! | `head` | heads of segments and tables |
+//! | `segment` | segments of the log |
+//! | `image` | images of a table |
+//! | `replica` | a window as it is in the store |
 //! | `disk` | writes and syncs of files |
-//! | `log` | write-ahead log: groups of slot contents |
-//! | `checkpoint` | image of a table |
-//! | `load` | checkpoint and log of a directory, read |
-//! | `state_dir` | the directory, locked |
+//! | `state_dir` | the directory of an owner, locked |
+//! | `local_log` | groups that the store does not have yet |
+//! | `uptime` | the clock of staleness |
+//! | `take_over` | the segment that makes a process the owner |
+//! | `table_copy` | a copy of the table beside traffic |
 //! | `queue` | requests that wait for the thread |
-//! | `journal` | the log while it is written |
+//! | `outbox` | segments on their way to the store |
+//! | `journal` | the log while it is written: durability |
 //! | `settings` | how a window is run, and its state |
 //! | `engine` | the thread |
 //! | `handle` | requests to it from any thread |
 //!
-//! Each module uses only those above it in the table. Time is a *tick* of the caller's clock.
+//! Each module uses only those above it in the table. Time is a *tick* of the caller's clock. The store is the caller's: it creates segments, uploads
+//! tables, and reads both.
 
 mod answers;
-mod checkpoint;
 mod disk;
 mod engine;
+mod error;
 mod handle;
+mod head;
+mod image;
 mod journal;
-mod load;
+mod local_log;
 mod log;
+mod outbox;
 mod position;
 mod queue;
+mod replica;
+mod segment;
 mod settings;
 mod spec;
 mod state_dir;
 mod table;
+mod table_copy;
+mod take_over;
+mod uptime;
 mod window;
 
 pub use answers::{AnswerLimits, RequestKey, Retry};
-pub use checkpoint::CheckpointError;
+pub use error::OpenError;
 pub use handle::WindowHandle;
-pub use journal::Durability;
-pub use load::{Loaded, OpenError, Shape};
-pub use log::LogError;
-pub use queue::{Failure, Observed, SavedCheckpoint};
+pub use head::Shape;
+pub use outbox::{MAX_UNSHIPPED_TIME, MIN_REMOVED_AGE, Outbox, Outgoing, TAKE_OVER_AFTER};
+pub use queue::{Failure, Observed};
+pub use replica::{Replica, SegmentInfo};
 pub use settings::{ChangeListener, Changed, Now, Settings, WindowState};
 pub use spec::{Format, LOAD, SpecError, WindowSpec};
 pub use state_dir::StateDir;
+pub use table_copy::{TableCopy, TableError};
+pub use take_over::{Durability, TakeOver};
+pub use uptime::uptime;
 pub use window::{Seen, Window, WindowStats};
 
 /// Device key, or md5 of any other text.

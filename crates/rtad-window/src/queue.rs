@@ -1,14 +1,13 @@
 //! Requests that wait for a window's thread, bounded by their keys.
 
 use std::collections::VecDeque;
-use std::io;
-use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::answers::Retry;
+use crate::table_copy::TableCopy;
 use crate::window::Seen;
 use crate::{Key, ListedKey};
 
@@ -22,9 +21,9 @@ const REQUEST_KEYS: usize = 16;
 /// A request of which nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The log could not be written, or the window is closed.
-    #[error("the log of the window cannot be written")]
-    NotWritable,
+    /// Events cannot be made durable now, or the window is closed.
+    #[error("events of the window cannot be made durable")]
+    NotDurable,
     /// The request key belongs to another request.
     #[error("the request key was used for another request")]
     RequestKeyReused,
@@ -45,23 +44,8 @@ pub struct Observed {
     pub is_repeated: bool,
 }
 
-/// A checkpoint that was written. The next one removes its file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SavedCheckpoint {
-    /// The file.
-    pub path: PathBuf,
-    /// Random number of the window's files.
-    pub window_id: u64,
-    /// Its number, which is in its name.
-    pub number: u64,
-    /// Number of changes of the window, as in its state, that it holds at least.
-    pub changes: u64,
-}
-
 /// Where an answer goes. Dropping it refuses the request.
 pub type Reply<T> = oneshot::Sender<Result<T, Failure>>;
-/// Where a checkpoint goes; `None` for a window that is not kept, or if the log fails meanwhile.
-pub type CheckpointReply = oneshot::Sender<io::Result<Option<SavedCheckpoint>>>;
 
 pub enum Request {
     /// `at` is the tick of the events; `None` for events of now.
@@ -83,9 +67,8 @@ pub enum Request {
         min_count: u16,
         reply: Reply<Vec<ListedKey>>,
     },
-    Checkpoint {
-        unix_seconds: u64,
-        reply: CheckpointReply,
+    Table {
+        reply: Reply<TableCopy>,
     },
 }
 
@@ -96,7 +79,7 @@ impl Request {
             Self::Observe { keys, .. } | Self::Counts { keys, .. } | Self::Forget { keys, .. } => {
                 keys.len()
             }
-            Self::List { .. } | Self::Checkpoint { .. } => 0,
+            Self::List { .. } | Self::Table { .. } => 0,
         };
         keys + REQUEST_KEYS
     }
@@ -111,10 +94,10 @@ struct QueueState {
     requests: VecDeque<Request>,
     /// Sum of the requests' weights.
     weight: usize,
-    /// Requests are refused once the log cannot be written.
-    is_writable: bool,
-    /// No request comes any more.
-    is_closed: bool,
+    /// Requests are accepted.
+    is_open: bool,
+    /// The thread is to end without its last segments.
+    is_abandoned: bool,
     /// The thread is to look for other work.
     is_nudged: bool,
     /// The thread waits for `wake`.
@@ -123,24 +106,17 @@ struct QueueState {
 
 impl QueueState {
     fn push(&mut self, request: Request) -> Result<(), Failure> {
-        if !self.is_writable || self.is_closed {
-            return Err(Failure::NotWritable);
+        if !self.is_open {
+            return Err(Failure::NotDurable);
         }
         let weight = self.weight + request.weight();
-        // A request that finds the queue empty is accepted, however large it is. A checkpoint is
-        // small, and a stop needs it.
-        let is_checkpoint = matches!(request, Request::Checkpoint { .. });
-        if weight > MAX_WAITING && self.weight > 0 && !is_checkpoint {
+        // A request that finds the queue empty is accepted, however large it is.
+        if weight > MAX_WAITING && self.weight > 0 {
             return Err(Failure::Overloaded);
         }
         self.weight = weight;
         self.requests.push_back(request);
         Ok(())
-    }
-
-    const fn close(&mut self) {
-        self.is_closed = true;
-        self.is_nudged = true;
     }
 }
 
@@ -149,8 +125,8 @@ impl Queue {
         let state = QueueState {
             requests: VecDeque::new(),
             weight: 0,
-            is_writable: true,
-            is_closed: false,
+            is_open: true,
+            is_abandoned: false,
             is_nudged: false,
             is_waiting: false,
         };
@@ -180,15 +156,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Accepts a last request. The thread ends after it, and after nothing else.
-    pub fn push_last(&self, request: Request) -> Result<(), Failure> {
-        let mut state = self.state();
-        let pushed = state.push(request);
-        state.close();
-        self.wake(state);
-        pushed
-    }
-
     /// Wakes the thread for other work.
     pub fn nudge(&self) {
         let mut state = self.state();
@@ -196,33 +163,66 @@ impl Queue {
         self.wake(state);
     }
 
-    /// Ends the thread after the requests that wait.
+    /// Refuses requests from now on. The thread ends after those that wait.
     pub fn close(&self) {
         let mut state = self.state();
-        state.close();
+        state.is_open = false;
+        state.is_nudged = true;
         self.wake(state);
     }
 
-    pub fn is_writable(&self) -> bool {
-        let state = self.state();
-        state.is_writable && !state.is_closed
-    }
-
-    /// Refuses requests from now on, and those that wait.
-    pub fn refuse(&self) {
+    /// Refuses requests from now on, and those that wait. The thread ends at once.
+    pub fn abandon(&self) {
         let mut state = self.state();
-        state.is_writable = false;
+        state.is_open = false;
+        state.is_abandoned = true;
+        state.is_nudged = true;
         state.weight = 0;
         let refused = std::mem::take(&mut state.requests);
-        drop(state);
+        self.wake(state);
         drop(refused);
     }
 
-    /// Takes the requests of one group; waits at most `wait` for one. `true`: the queue is closed
-    /// and empty now.
-    pub fn take(&self, wait: Duration, into: &mut Vec<Request>) -> bool {
-        let mut state = self.state();
+    pub fn is_open(&self) -> bool {
+        self.state().is_open
+    }
+
+    pub fn is_abandoned(&self) -> bool {
+        self.state().is_abandoned
+    }
+
+    /// Whether the queue is closed and empty.
+    pub fn is_done(&self) -> bool {
+        let state = self.state();
+        !state.is_open && state.requests.is_empty()
+    }
+
+    /// Waits at most `wait` to be nudged; requests stay.
+    pub fn wait(&self, wait: Duration) {
+        let state = self.state();
+        drop(self.wait_while(state, wait, |state| !state.is_nudged));
+    }
+
+    /// Takes the requests of one group; waits at most `wait` for one.
+    pub fn take(&self, wait: Duration, into: &mut Vec<Request>) {
         let is_idle = |state: &QueueState| state.requests.is_empty() && !state.is_nudged;
+        let mut state = self.wait_while(self.state(), wait, is_idle);
+        let mut taken = 0;
+        while taken < MAX_GROUP
+            && let Some(request) = state.requests.pop_front()
+        {
+            taken += request.weight();
+            into.push(request);
+        }
+        state.weight -= taken;
+    }
+
+    fn wait_while<'a>(
+        &self,
+        mut state: MutexGuard<'a, QueueState>,
+        wait: Duration,
+        is_idle: impl Fn(&QueueState) -> bool,
+    ) -> MutexGuard<'a, QueueState> {
         if is_idle(&state) && !wait.is_zero() {
             state.is_waiting = true;
             let waited = self
@@ -232,15 +232,7 @@ impl Queue {
             state.is_waiting = false;
         }
         state.is_nudged = false;
-        let mut taken = 0;
-        while taken < MAX_GROUP
-            && let Some(request) = state.requests.pop_front()
-        {
-            taken += request.weight();
-            into.push(request);
-        }
-        state.weight -= taken;
-        state.is_closed && state.requests.is_empty()
+        state
     }
 }
 
@@ -253,18 +245,6 @@ mod tests {
             keys: vec![[0; 16]; keys],
             reply: oneshot::channel().0,
         }
-    }
-
-    #[test]
-    fn nothing_follows_the_last_request() {
-        let queue = Queue::new();
-        queue.push(request(1)).unwrap();
-        queue.push_last(request(2)).unwrap();
-        assert_eq!(queue.push(request(3)), Err(Failure::NotWritable));
-        assert_eq!(queue.push_last(request(4)), Err(Failure::NotWritable));
-        let mut group = Vec::new();
-        assert!(queue.take(Duration::from_secs(60), &mut group));
-        assert_eq!(group.len(), 2);
     }
 
     #[test]
@@ -282,18 +262,20 @@ mod tests {
             (Failure::Overloaded, MAX_WAITING / 10_016)
         );
         let mut group = Vec::new();
-        assert!(!queue.take(Duration::ZERO, &mut group));
+        queue.take(Duration::ZERO, &mut group);
         assert_eq!(group.len(), MAX_GROUP.div_ceil(10_016));
         queue.push(request(10_000)).unwrap();
         queue.close();
-        assert_eq!(queue.push(request(1)), Err(Failure::NotWritable));
+        assert_eq!(queue.push(request(1)), Err(Failure::NotDurable));
         group.clear();
-        while !queue.take(Duration::ZERO, &mut group) {}
+        while !queue.is_done() {
+            queue.take(Duration::ZERO, &mut group);
+        }
         assert_eq!(group.len(), accepted + 1 - MAX_GROUP.div_ceil(10_016));
     }
 
     #[tokio::test]
-    async fn requests_that_wait_are_refused_with_the_log() {
+    async fn requests_that_wait_are_refused_by_an_abandoned_window() {
         let queue = Queue::new();
         let (reply, answer) = oneshot::channel();
         queue
@@ -302,8 +284,8 @@ mod tests {
                 reply,
             })
             .unwrap();
-        queue.refuse();
+        queue.abandon();
         assert!(answer.await.is_err());
-        assert_eq!(queue.push(request(1)), Err(Failure::NotWritable));
+        assert_eq!(queue.push(request(1)), Err(Failure::NotDurable));
     }
 }

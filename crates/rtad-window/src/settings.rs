@@ -1,15 +1,17 @@
-//! Settings of a window, and the state that its thread publishes.
+//! Settings of a window, and the state that it publishes.
+
+use std::time::Duration;
 
 use crate::Key;
-use crate::journal::Durability;
 use crate::window::WindowStats;
 
 /// A reading of a window's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    /// The current tick; one before an earlier reading's changes nothing.
+    /// The current tick. One before those of earlier readings and of the segments changes nothing.
     pub tick: u64,
-    /// Seconds since the Unix epoch, which never go back: the time of kept answers.
+    /// Seconds since the Unix epoch: the time of kept answers. Earlier ones than before change
+    /// nothing.
     pub seconds: u64,
 }
 
@@ -34,33 +36,33 @@ pub struct ChangeListener {
 
 /// How a window is run.
 pub struct Settings {
-    /// When an event is safe.
-    pub durability: Durability,
     /// Read once per group.
     pub clock: Box<dyn FnMut() -> Now + Send>,
     /// Only for a window of whole keys.
     pub listener: Option<ChangeListener>,
 }
 
-/// State of a window, as its thread published it last.
+/// State of a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WindowState {
     /// Fill of the table.
     pub window: WindowStats,
-    /// Number of changes of the table.
-    pub changes: u64,
-    /// Bytes of changes in the log since the last checkpoint.
+    /// Bytes of the log since the last table.
     pub log_bytes: u64,
-    /// Wall clock of the last checkpoint; 0 before the first.
-    pub checkpoint_unix_seconds: u64,
-    /// Whether a checkpoint may begin: none is being written, and none has failed within a minute.
-    pub may_checkpoint: bool,
-    /// Whether the log has grown so much that a checkpoint is due, and one may begin.
-    pub is_checkpoint_due: bool,
-    /// Whether requests are accepted.
-    pub is_writable: bool,
+    /// Segments since the last table.
+    pub log_segments: u64,
+    /// Whether the log is so long that a table is due.
+    pub is_table_due: bool,
     /// Memory of kept answers.
     pub answers_bytes: u64,
     /// Kept answers that left before their time.
     pub answers_evicted: u64,
+    /// Number of the newest created segment.
+    pub created: u64,
+    /// Age of the oldest events that are in no created segment; zero if there are none.
+    pub unshipped_age: Duration,
+    /// Time since the newest created segment was sent.
+    pub created_age: Duration,
+    /// Whether requests are accepted and answered.
+    pub is_writable: bool,
 }

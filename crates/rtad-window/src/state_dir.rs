@@ -1,28 +1,36 @@
-//! A window's directory, locked but not read yet: its owner may put a checkpoint into it first.
+//! Directory of an owner: its groups that the store does not have yet.
+//!
+//! ```text
+//! LOCK          locked by the process
+//! OWNERS        owners under which this directory may have created the newest segment
+//! log-{n:020}   the bytes of segment n, until the store has it
+//! ```
+//!
+//! `OWNERS` has the next owner before its segment is sent: the store's answer may be lost.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{DirBuilder, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rtad_core::files::{self, FileLock, private, sync_dir};
+use rtad_core::files::{AtomicFile, FileLock, private};
 
-use crate::checkpoint::checkpoint_path;
-use crate::disk::{Disk, LocalDisk};
-use crate::load::{self, Loaded, OpenError, Shape, number_of, numbered};
+use crate::disk::{Disk, DiskFile, LocalDisk};
+use crate::error::OpenError;
+
+/// Free space without which no window starts: its log would fail soon.
+const SPARE_BYTES: u64 = 16 << 20;
+const OWNERS: &str = "OWNERS";
 
 /// A window's directory that no other process can open.
 pub struct StateDir {
-    pub(crate) dir: PathBuf,
+    dir: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
     /// Held while the window is open: a second process must not write its files.
     _lock: FileLock,
 }
-
-/// Free space without which no window starts: its log would fail soon, and a start reads the table.
-const SPARE_BYTES: u64 = 16 << 20;
 
 impl StateDir {
     /// Creates the directory if it is missing, locks it, and removes files that were not finished.
@@ -30,25 +38,20 @@ impl StateDir {
     /// # Errors
     ///
     /// The directory cannot be written, is in use by another process, or its disk is full.
-    pub fn lock(dir: &Path) -> Result<Self, OpenError> {
-        Self::lock_on(dir, Arc::new(LocalDisk))
+    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+        Self::open_on(dir, Arc::new(LocalDisk))
     }
 
-    pub(crate) fn lock_on(dir: &Path, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
-        let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        created.map_err(|source| OpenError::Io {
+    pub(crate) fn open_on(dir: &Path, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io {
             path: dir.to_owned(),
             source,
-        })?;
+        };
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        created.map_err(io)?;
         let lock = lock_dir(dir)?;
-        remove_temporary(dir).map_err(|source| OpenError::Io {
-            path: dir.into(),
-            source,
-        })?;
-        check_space(dir).map_err(|source| OpenError::Io {
-            path: dir.into(),
-            source,
-        })?;
+        remove_temporary(dir).map_err(io)?;
+        check_space(dir).map_err(io)?;
         Ok(Self {
             dir: dir.to_owned(),
             disk,
@@ -61,97 +64,61 @@ impl StateDir {
         &self.dir
     }
 
-    /// The highest number of its checkpoints and log segments, which rises with each checkpoint;
-    /// `None` without files.
-    ///
-    /// # Errors
-    ///
-    /// The directory cannot be read.
-    pub fn last_number(&self) -> io::Result<Option<u64>> {
-        let checkpoints = numbered(&self.dir, "checkpoint-")?;
-        let segments = numbered(&self.dir, "log-")?;
-        Ok(checkpoints.last().max(segments.last()).copied())
+    pub(crate) fn log_path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("log-{number:020}"))
     }
 
-    /// Reads the last checkpoint and the log after it; an empty directory is an empty window.
-    /// Changes nothing but a torn end of the log.
-    ///
-    /// The window is at this tick, or at that of its last event if that is later. Cost: reading the
-    /// files; a log of half the table at most.
-    ///
-    /// # Errors
-    ///
-    /// The files are unreadable, damaged, or of another spec.
-    pub fn load(&self, shape: &Shape, tick: u64) -> Result<Loaded, OpenError> {
-        load::load(&self.dir, shape, tick)
-    }
-
-    /// An empty file for a checkpoint from elsewhere; `install` makes it the window's.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be created.
-    pub fn create_download(&self) -> io::Result<File> {
-        private().open(self.download())
-    }
-
-    /// Loads the downloaded file, which is the checkpoint of this number.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `load`. The download is then removed.
-    pub fn load_download(
-        &self,
-        number: u64,
-        shape: &Shape,
-        tick: u64,
-    ) -> Result<Loaded, OpenError> {
-        let path = self.download();
-        load::load_download(&path, number, shape, tick).inspect_err(|_| {
-            // It has the size of the table; the next download would replace it.
-            let _ = std::fs::remove_file(&path);
-        })
-    }
-
-    /// Makes the downloaded file the checkpoint of this number, after `load_download`.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be renamed.
-    pub fn install(&self, number: u64) -> io::Result<()> {
-        std::fs::rename(self.download(), checkpoint_path(&self.dir, number))?;
-        sync_dir(&self.dir)
-    }
-
-    fn download(&self) -> PathBuf {
-        self.dir.join("download.tmp")
-    }
-
-    /// The claims under which these files may be the window's newest.
-    ///
-    /// # Errors
-    ///
-    /// The file `CLAIMS` cannot be read.
-    pub fn claims(&self) -> io::Result<Vec<String>> {
-        match std::fs::read_to_string(self.dir.join("CLAIMS")) {
-            Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
+    /// Numbers of the local logs, ascending.
+    pub(crate) fn logs(&self) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for entry in std::fs::read_dir(&self.dir)? {
+            let name = entry?.file_name();
+            numbers.extend(name.to_str().and_then(log_number));
         }
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 
-    /// Replaces the claims, durably.
-    ///
-    /// # Errors
-    ///
-    /// The file `CLAIMS` cannot be written; the one before stays.
-    pub fn set_claims(&self, claims: &[String]) -> io::Result<()> {
-        files::replace(
-            &self.dir,
-            "CLAIMS",
-            "CLAIMS.tmp",
-            claims.join("\n").as_bytes(),
-        )
+    /// Owners of the segments that this directory may have created, oldest first.
+    pub(crate) fn owners(&self) -> io::Result<Vec<u64>> {
+        let text = match std::fs::read_to_string(self.dir.join(OWNERS)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut owners = Vec::new();
+        for line in text.lines() {
+            let owner = u64::from_str_radix(line, 16).map_err(|_| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "OWNERS: a line that is no owner",
+                )
+            })?;
+            owners.push(owner);
+        }
+        Ok(owners)
+    }
+
+    /// Replaces the owners, durably.
+    pub(crate) fn set_owners(&self, owners: &[u64]) -> io::Result<()> {
+        let mut text = String::new();
+        for owner in owners {
+            text.push_str(&format!("{owner:016x}\n"));
+        }
+        self.create(&self.dir.join(OWNERS), text.as_bytes())?;
+        Ok(())
+    }
+
+    /// Creates or replaces a file, durably; returns it open.
+    pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<DiskFile> {
+        let aside = path.with_extension("tmp");
+        let (aside, file) = AtomicFile::create(aside, &private())?;
+        let mut file = DiskFile::new(file, Arc::clone(&self.disk));
+        file.write(bytes)?;
+        file.sync()?;
+        aside.publish(path)?;
+        self.disk.sync_dir(&self.dir)?;
+        Ok(file)
     }
 }
 
@@ -202,9 +169,13 @@ fn remove_temporary(dir: &Path) -> io::Result<()> {
 /// Whether the name is that of a file which gets another name once it is whole.
 fn is_temporary(name: &OsStr) -> bool {
     let stem = name.to_str().and_then(|name| name.strip_suffix(".tmp"));
-    stem.is_some_and(|stem| {
-        ["checkpoint", "download", "CLAIMS"].contains(&stem) || number_of(stem, "log-").is_some()
-    })
+    stem.is_some_and(|stem| stem == OWNERS || log_number(stem).is_some())
+}
+
+/// The number of a local log; `None` for another name.
+fn log_number(name: &str) -> Option<u64> {
+    let number: u64 = name.strip_prefix("log-")?.parse().ok()?;
+    (format!("log-{number:020}") == name).then_some(number)
 }
 
 #[cfg(test)]
@@ -214,17 +185,36 @@ mod tests {
     #[test]
     fn only_own_temporary_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let own = ["checkpoint.tmp", "CLAIMS.tmp", "log-0000000000000012.tmp"];
+        let own = ["OWNERS.tmp", "log-00000000000000000012.tmp"];
         let others = ["log-notes.tmp", "log-12.tmp", "notes.tmp", "log-20260101"];
         for name in [&own[..], &others].concat() {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
 
-        let state = StateDir::lock(folder.path()).unwrap();
+        let state = StateDir::open(folder.path()).unwrap();
         let is_there = |name: &&&str| folder.path().join(name).exists();
         assert_eq!(own.iter().filter(is_there).count(), 0);
         assert_eq!(others.iter().filter(is_there).count(), others.len());
-        assert_eq!(state.last_number().unwrap(), None);
+        assert!(state.logs().unwrap().is_empty());
+    }
+
+    #[test]
+    fn owners_survive_and_other_lines_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::open(folder.path()).unwrap();
+        assert!(state.owners().unwrap().is_empty());
+        state.set_owners(&[1, u64::MAX]).unwrap();
+        assert_eq!(state.owners().unwrap(), [1, u64::MAX]);
+        std::fs::write(folder.path().join(OWNERS), "1\nx\n").unwrap();
+        state.owners().unwrap_err();
+    }
+
+    #[test]
+    fn second_process_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let _state = StateDir::open(folder.path()).unwrap();
+        let second = StateDir::open(folder.path());
+        assert!(matches!(second, Err(OpenError::Locked { .. })));
     }
 
     #[test]

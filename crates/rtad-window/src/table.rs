@@ -128,6 +128,11 @@ impl Table {
         &self.secret
     }
 
+    /// Changes the secret of an empty table.
+    pub const fn set_secret(&mut self, secret: Secret) {
+        self.secret = secret;
+    }
+
     pub fn position(&self, key: &Key) -> Position {
         Position::new(key, &self.secret, &self.layout)
     }
@@ -139,6 +144,19 @@ impl Table {
         let region = position.region * self.layout.buckets;
         let first = |bucket: usize| lanes[(region + bucket) * bucket_lanes];
         first(position.buckets[0]) ^ first(position.buckets[1])
+    }
+
+    /// Reads all lanes of a slot: the cache misses of replayed changes overlap.
+    pub fn touch_slot(&self, slot: u64) -> u32 {
+        let lanes: &[u32] = bytemuck::cast_slice(&self.memory);
+        let slot_lanes = self.layout.format.lanes();
+        let slot = slot as usize;
+        let first = slot / SLOTS * SLOTS * slot_lanes + slot % SLOTS;
+        let mut read = 0;
+        for lane in 0..slot_lanes {
+            read ^= lanes[first + lane * SLOTS];
+        }
+        read
     }
 
     /// A region, moved to `tick` if that is later than its own.

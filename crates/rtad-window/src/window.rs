@@ -97,6 +97,11 @@ impl Window {
         self.table.secret()
     }
 
+    /// Changes the secret of an empty window.
+    pub(crate) const fn set_secret(&mut self, secret: Secret) {
+        self.table.set_secret(secret);
+    }
+
     /// The current tick.
     pub const fn tick(&self) -> u64 {
         self.tick
@@ -186,25 +191,63 @@ impl Window {
         Some(forgotten)
     }
 
-    /// Number of slots: the bound of `Change::slot`.
-    pub(crate) const fn slots(&self) -> u64 {
-        self.table.layout.slots()
-    }
-
     pub(crate) const fn lanes(&self) -> usize {
         self.table.layout.format.lanes()
     }
 
-    /// Replays a change of a log, at the tick of its frame. `recount` must follow the last one.
-    pub(crate) fn redo(&mut self, change: &Change, tick: u64, is_forget: bool) {
-        let mut region = self
-            .table
-            .region_at(self.table.region_of(change.slot), tick);
-        if is_forget {
+    /// Replays the changes of a frame, of its tick. `None` if one is of a slot that the window has
+    /// not; those before it are then replayed.
+    pub(crate) fn replay(
+        &mut self,
+        tick: u64,
+        mut changes: impl Iterator<Item = Change>,
+        is_forget: bool,
+    ) -> Option<()> {
+        self.set_tick(tick);
+        let slots = self.table.layout.slots();
+        let mut batch = Vec::with_capacity(TOUCHED);
+        loop {
+            batch.clear();
+            batch.extend(changes.by_ref().take(TOUCHED));
+            if batch.is_empty() {
+                return Some(());
+            }
+
+            let mut read = 0;
+            for change in &batch {
+                if change.slot >= slots {
+                    return None;
+                }
+                read ^= self.table.touch_slot(change.slot);
+            }
+            black_box(read);
+
+            for change in &batch {
+                self.redo(change, tick, is_forget);
+            }
+        }
+    }
+
+    fn redo(&mut self, change: &Change, tick: u64, is_forget: bool) {
+        let region = self.table.region_of(change.slot);
+        let mut region = self.table.region_at(region, tick);
+        let replayed = if is_forget {
             region.redo_forget(change)
         } else {
             region.redo(change, tick)
+        };
+        // The window may be at a later tick than the region.
+        if let Some(first) = replayed.before.filter(|first| self.is_live(*first)) {
+            self.by_tick[(first % TICKS) as usize] -= 1;
         }
+        if let Some(first) = replayed.after.filter(|first| self.is_live(*first)) {
+            self.by_tick[(first % TICKS) as usize] += 1;
+        }
+    }
+
+    /// Whether an entry of this tick has not expired.
+    fn is_live(&self, first: u64) -> bool {
+        self.tick.saturating_sub(first) < u64::from(self.spec.lifetime)
     }
 
     /// Number of regions.
@@ -221,8 +264,18 @@ impl Window {
         self.table.copy(region, self.tick, into)
     }
 
+    /// Replaces an empty region by a copy, and moves to its tick.
     pub(crate) fn load_region(&mut self, region: usize, clock: RegionClock, copy: &[u8]) {
+        self.set_tick(clock.tick);
         self.table.load(region, clock, copy);
+        let (tick, lifetime) = (self.tick, u64::from(self.spec.lifetime));
+        let by_tick = &mut self.by_tick;
+        self.table.region(region).for_each_live(|_, age| {
+            let first = clock.tick.saturating_sub(age);
+            if tick.saturating_sub(first) < lifetime {
+                by_tick[(first % TICKS) as usize] += 1;
+            }
+        });
     }
 
     #[cfg(test)]
@@ -231,6 +284,7 @@ impl Window {
     }
 
     /// Computes the statistics again from all entries. Reads the whole table.
+    #[cfg(test)]
     pub(crate) fn recount(&mut self) {
         self.by_tick = [0; TICKS as usize];
         for region in 0..self.regions() {

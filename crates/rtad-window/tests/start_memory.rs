@@ -1,14 +1,14 @@
-//! Memory of a start: the table and one group of the log, not a whole segment.
+//! Memory of a start: the table and one segment, not the whole log.
 
 #![cfg(target_os = "linux")]
 
 use std::time::Duration;
 
 use rtad_window::{
-    AnswerLimits, Durability, Key, Now, Settings, Shape, StateDir, WindowHandle, WindowSpec,
+    AnswerLimits, Durability, Key, Now, Replica, Settings, Shape, WindowHandle, WindowSpec,
 };
 
-/// Bytes of log: far more than all groups and buffers.
+/// Bytes of log: far more than all segments and buffers.
 const LOG_BYTES: u64 = 48 << 20;
 /// A start without the log takes 2 MiB.
 const MAX_BYTES: u64 = 24 << 20;
@@ -26,9 +26,7 @@ fn peak_bytes() -> Option<u64> {
         .map(|kib| kib << 10)
 }
 
-#[tokio::test]
-async fn start_holds_one_group_of_the_log() {
-    let dir = tempfile::tempdir().unwrap();
+fn shape() -> Shape {
     let spec = WindowSpec {
         capacity: 10_000,
         fpr: 1e-9,
@@ -40,38 +38,54 @@ async fn start_holds_one_group_of_the_log() {
         memory_bytes: 1 << 20,
         time: Duration::from_secs(1),
     };
-    let shape = Shape {
+    Shape {
         spec,
         clock: "ticks".to_owned(),
         answers,
-    };
-    let open = || {
-        let dir = StateDir::lock(dir.path()).unwrap();
-        let loaded = dir.load(&shape, 0).unwrap();
-        let clock = Box::new(|| Now {
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn start_holds_one_segment_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |number: u64| dir.path().join(number.to_string());
+    let replica = Replica::empty(shape()).unwrap();
+    let take_over = replica.take_over(&Durability::Store).unwrap();
+    std::fs::write(path(take_over.number), &take_over.bytes).unwrap();
+    let settings = Settings {
+        clock: Box::new(|| Now {
             tick: 0,
             seconds: 0,
-        });
-        let durability = Durability::Interval(Duration::from_secs(1));
-        let settings = Settings {
-            durability,
-            clock,
-            listener: None,
-        };
-        WindowHandle::start(dir, loaded, settings).unwrap()
+        }),
+        listener: None,
     };
-    let window = open();
+    let started = WindowHandle::start(replica, take_over, Durability::Store, settings);
+    let (window, outbox) = started.unwrap();
     let keys: Vec<Key> = (0..10_000_u128)
         .map(|n| (n * 0x9e37_79b9_7f4a_7c15).to_le_bytes())
         .collect();
     while window.state().log_bytes < LOG_BYTES {
-        window.observe(keys.clone(), None, None).await.unwrap();
+        let create = async {
+            let segment = outbox.next().await.unwrap();
+            std::fs::write(path(segment.number), &segment.bytes).unwrap();
+            outbox.created(segment.number);
+        };
+        let observe = window.observe(keys.clone(), None, None);
+        let (seen, ()) = tokio::join!(observe, create);
+        seen.unwrap();
     }
+    let newest = window.state().created;
     drop(window);
+    drop(outbox);
+
     // Resets the peak.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = peak_bytes().unwrap();
-    drop(open());
+    let mut replica = Replica::empty(shape()).unwrap();
+    for number in 1..=newest {
+        let bytes = std::fs::read(path(number)).unwrap();
+        replica.apply(&bytes).unwrap();
+    }
     let taken = peak_bytes().unwrap() - before;
     assert!(taken < MAX_BYTES, "{taken}");
 }

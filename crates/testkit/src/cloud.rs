@@ -75,6 +75,8 @@ struct State {
     has_versions: bool,
     /// Time between the check of a put's condition and the put.
     race: Duration,
+    /// Time before a put, and after it.
+    put_delay: Duration,
     /// Names in a page of a list.
     page_names: usize,
     /// Method and target of each request.
@@ -98,6 +100,7 @@ impl CloudServer {
                 objects: BTreeMap::new(),
                 has_versions: false,
                 race: Duration::ZERO,
+                put_delay: Duration::ZERO,
                 page_names: 1000,
                 requests: Vec::new(),
             })),
@@ -156,6 +159,11 @@ impl CloudServer {
         self.state.lock().unwrap().race = race;
     }
 
+    /// Lets each put take so much longer, half of it after the object is there.
+    pub fn set_put_delay(&self, put_delay: Duration) {
+        self.state.lock().unwrap().put_delay = put_delay;
+    }
+
     /// Sets the number of names in a page of a list.
     pub fn set_page_names(&self, page_names: usize) {
         self.state.lock().unwrap().page_names = page_names;
@@ -185,7 +193,13 @@ fn answer_all(stream: &TcpStream, cloud: Cloud, state: &Mutex<State>) -> std::io
     while let Some(request) = Request::read(&mut reader)? {
         let line = format!("{} {}", request.method, request.target);
         state.lock().unwrap().requests.push(line);
+        let mut delay = Duration::ZERO;
+        if request.method == "PUT" {
+            delay = state.lock().unwrap().put_delay / 2;
+        }
+        std::thread::sleep(delay);
         let answer = answer(&request, cloud, state);
+        std::thread::sleep(delay);
         writer.write_all(&answer.bytes(request.method == "HEAD"))?;
     }
     Ok(())

@@ -554,27 +554,22 @@ def counted(board):
         "Window log",
         BYTES,
         [(f"max by ({window}) ({of('rtad_window_log_bytes')})", "{{window}}")],
-        "Bytes since the last checkpoint: a restart replays them.",
+        "Bytes since the last table in the store: a standby reads both at its start.",
     )
-    uploaded = of("rtad_window_checkpoint_uploaded_timestamp_seconds")
+    owners = of("rtad_window_owner")
+    behind = of("rtad_window_behind_seconds")
     board.graph(
-        "Checkpoint in the store",
+        "Owners and standbys",
         SECONDS,
         [
-            (f"time() - max by ({window}) ({uploaded} > 0)", "{{window}}"),
-            (
-                f"2 * max by ({window}) ({of('rtad_window_checkpoint_interval_seconds')}) + 600",
-                "{{window}}: alert",
-            ),
+            (f"max by ({window}) ({behind} and ({owners} == 1))", "{{window}}: not in the store"),
+            (f"max by ({window}) ({behind} and ({owners} == 0))", "{{window}}: standby"),
         ],
-        "Its age: the events that a lost volume costs. Beyond its alert line,"
-        " RtadWindowCheckpointOld fires.",
+        "Age of an owner's oldest events that the store lacks, and time since a standby had all of"
+        " the store. An owner refuses events from 10 s on.",
+        min=0,
     )
     failures = [
-        (
-            sum_by(window, rate("rtad_window_checkpoint_upload_failures_total")),
-            "{{window}}: upload failures/s",
-        ),
         (
             sum_by(window, rate("rtad_window_answers_evicted_total")),
             "{{window}}: answers evicted/s",
@@ -583,7 +578,7 @@ def counted(board):
             sum_by(window, rate("rtad_window_events_total", 'result="failed"')),
             "{{window}}: events failed/s",
         ),
-        (f"1 - min by ({window}) ({of('rtad_window_writable')})", "{{window}}: not writable"),
+        (f"1 - max by ({window}) ({of('rtad_window_owner')})", "{{window}}: without an owner"),
     ]
     board.graph("Window failures", COUNT, failures, "Normally 0.")
 

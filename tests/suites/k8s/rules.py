@@ -11,8 +11,8 @@ from suites.k8s.rendered import matches, name_of, quantity, seconds
 SECRETS_BY_HAND = {
     ("Secret", name) for name in ("rtad-secrets", "rtad-store-keys", "rtad-writer-token")
 }
-# Seconds for the last checkpoint of the writer.
-CHECKPOINT = 30
+# Seconds for the last segments of the writer.
+LAST_SEGMENTS = 30
 # Half of the least age of the files that a gc removes.
 MAX_BUILD_SECONDS = 12 * 3600
 # Overlays for small nodes, without dedicated CPUs.
@@ -159,28 +159,24 @@ def scaling(overlay):
 
 
 def owners(overlay):
-    """A window has one owner: two pods would acknowledge events that the other does not know."""
+    """One of two pods owns the windows. The other one is not ready, and must block nothing."""
     for document in overlay.of_kind("StatefulSet"):
         spec, name = document["spec"], name_of(document)
-        if spec["replicas"] != 1:
-            yield f"{name}: has {spec['replicas']} replicas, expected 1"
-        claims = {one["metadata"]["name"]: one["spec"] for one in spec["volumeClaimTemplates"]}
-        if any(claim["accessModes"] != ["ReadWriteOncePod"] for claim in claims.values()):
-            yield f"{name}: two pods may mount its volume, expected ReadWriteOncePod"
-        kept = spec.get("persistentVolumeClaimRetentionPolicy", {})
-        if set(kept.values()) != {"Retain"}:
-            yield f"{name}: its volume may be removed with it"
+        if spec["replicas"] != 2:
+            yield f"{name}: has {spec['replicas']} replicas, expected an owner and a standby"
+        if spec["podManagementPolicy"] != "Parallel" or spec["updateStrategy"]["type"] != "OnDelete":
+            yield f"{name}: waits for the standby to be ready"
         [container] = spec["template"]["spec"]["containers"]
         config = overlay.config_map("rtad-writer-config")["data"]["rtad-writer.toml"]
-        state = tomllib.loads(config)["state_dir"]
-        if [one["name"] for one in container["volumeMounts"] if one["mountPath"] == state] != [
-            *claims
-        ]:
-            yield f"{name}: state_dir {state} is not on its volume"
+        kept = {one.get("durability", "disk") for one in tomllib.loads(config)["window"]}
+        if kept != {"store"}:
+            yield f"{name}: has no volume for windows with the durability {sorted(kept)}"
+        if container["readinessProbe"]["httpGet"]["path"] != "/readyz":
+            yield f"{name}: the Service sends events to the standby"
         flags = dict(word.split("=", 1) for word in container["args"])
         grace = spec["template"]["spec"]["terminationGracePeriodSeconds"]
-        if grace < seconds(flags["--drain-timeout"]) + CHECKPOINT:
-            yield f"{name}: is killed after {grace} s, before its last checkpoint"
+        if grace < seconds(flags["--drain-timeout"]) + LAST_SEGMENTS:
+            yield f"{name}: is killed after {grace} s, before its windows are given back"
         for port in container["ports"]:
             variable = {"writes": "RTAD_WRITER_LISTEN", "admin": "RTAD_WRITER_ADMIN_LISTEN"}
             listens = overlay.environment(container)[variable[port["name"]]]

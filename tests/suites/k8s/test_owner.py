@@ -23,7 +23,7 @@ class TestOwner:
 
     def test_container_starts_and_keeps_its_windows_over_a_restart(self, sandbox):
         with sandbox.owner() as (process, container, address, admin):
-            process.wait_for("listening for writes")
+            process.wait_for("all windows are owned by this process")
             for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
                 assert container[kind]["httpGet"]["port"] == "admin"
                 assert ask(admin, container[kind]["httpGet"]["path"]).status == 200, kind
@@ -31,8 +31,8 @@ class TestOwner:
             assert self.count(address).json()["new"] == [True]
             assert self.count(address).json()["new"] == [False]
             metrics = ask(admin, "/metrics").text()
-            assert 'rtad_window_writable{window="clicks"} 1' in metrics
+            assert 'rtad_window_owner{window="clicks"} 1' in metrics
             assert process.end() == 0, process.text()
         with sandbox.owner() as (process, _, address, _):
-            process.wait_for("listening for writes")
+            process.wait_for("all windows are owned by this process")
             assert self.count(address).json()["new"] == [False]

@@ -97,15 +97,8 @@ def owner(instance, begin, end):
 
     yield gauge("up", lambda _: 1)
     yield gauge("rtad_writer_queue", lambda _: 0)
-    yield gauge("rtad_window_writable", lambda _: 1, window)
+    yield gauge("rtad_window_owner", lambda _: 1, window)
     yield gauge("rtad_window_fill_ratio", lambda minute: 0.85 * minute / END, window)
-    # The first upload of a start takes five minutes; the store has the checkpoint before.
-    yield gauge("rtad_window_checkpoint_interval_seconds", lambda _: 600, window)
-    yield gauge(
-        "rtad_window_checkpoint_uploaded_timestamp_seconds",
-        lambda minute: 60 * ((minute - begin - 5) // 10 * 10 + begin + 5),
-        window,
-    )
     # A publish waits for the store once.
     yield gauge(
         "rtad_window_audience_lag_seconds", lambda minute: 45 if minute == SWAP else 1, audience

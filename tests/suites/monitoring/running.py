@@ -40,7 +40,7 @@ name = "clicks"
 length = "24h"
 capacity = 100_000
 count = 100
-durability = "fsync"
+durability = "store"
 callback.id = "oaid"
 
 [[audience]]

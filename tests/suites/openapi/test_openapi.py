@@ -18,7 +18,7 @@ WINDOW = """state_dir = "state"
 name = "clicks"
 length = "24h"
 capacity = 100_000
-durability = "interval"
+durability = "store"
 [window.callback]
 id = ["oaid", "muid=md5"]
 [[token]]

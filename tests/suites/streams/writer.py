@@ -18,7 +18,7 @@ name = "clicks"
 length = "24h"
 capacity = 1_000_000
 count = 100
-durability = "fsync"
+durability = "disk"
 """
 
 

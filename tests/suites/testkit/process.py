@@ -157,7 +157,7 @@ class Writer(Process):
 
     def start(self):
         super().start()
-        self.until("listening", lambda: says_yes(self.admin, "/livez"))
+        self.until("ready", lambda: says_yes(self.admin, "/readyz"))
 
     def post(self, path, body):
         """The answer to a JSON body, as an authorized caller."""

@@ -27,10 +27,10 @@ def table(tmp_path, *flags):
 def test_events_of_every_durability_are_answered(tmp_path):
     rows = table(tmp_path)
     runs = [(row["events"].split(",")[0], row["durability"]) for row in rows]
-    every = ["none", "interval", "fsync"]
+    every = ["disk", "store"]
     # In batches, in batches with an Idempotency-Key, and single ones.
     expected = [("new", durability) for durability in every * 3]
-    assert sorted(runs) == sorted([*expected, ("duplicates", "none"), ("duplicates", "interval")])
+    assert sorted(runs) == sorted([*expected, ("duplicates", "disk"), ("duplicates", "store")])
     for row in rows:
         assert float(row["CPU µs per event"]) > 0, row
         assert row["not 200"] == "0 %", row

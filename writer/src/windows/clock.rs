@@ -97,14 +97,6 @@ fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The tick at a time, for a window that is opened.
-pub fn tick_at(length: &Length, time: SystemTime) -> u64 {
-    match length {
-        Length::Sliding(length) => sliding_tick(*length, since_epoch(time)),
-        Length::Day(calendar) => calendar.at(time).number,
-    }
-}
-
 fn sliding_tick(length: Duration, time: Duration) -> u64 {
     let tick = length / u32::from(TICKS_PER_LENGTH);
     (time.as_nanos() / tick.as_nanos()) as u64
@@ -265,9 +257,9 @@ mod tests {
     #[test]
     fn days_of_a_zone_have_their_own_length() {
         // 2026-10-24T22:00Z to 2026-10-25T23:00Z: a day of 25 hours.
-        let midnight = UNIX_EPOCH + Duration::from_secs(1_792_879_200);
+        let midnight = Duration::from_secs(1_792_879_200);
         let day = days("Europe/Berlin");
-        let at = |hours: u64| tick_at(&day, midnight + Duration::from_secs(hours * 3600));
+        let at = |hours: u32| Tested::start(&day, midnight + HOUR * hours).read().tick;
         assert_eq!(at(0), at(24));
         assert_eq!(at(25), at(0) + 1);
     }

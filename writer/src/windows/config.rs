@@ -13,14 +13,14 @@ use rtad_config::Document;
 use rtad_core::files::{may_be_unfinished, read_settled};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
-use rtad_window::{AnswerLimits, Durability, Key, WindowSpec};
+use rtad_window::{AnswerLimits, Key, WindowSpec};
 
 use super::super::scopes::Scope;
 use super::super::tokens::TokenFile;
 
 pub use callback::CallbackConfig;
-pub use tables::Length;
-use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
+use tables::{AudienceTable, File, TokenTable, WindowTable};
+pub use tables::{Length, Survival};
 
 /// A configuration with every key. Wrong values are replaced by these, so that reading goes on, and
 /// the reference is generated from it.
@@ -65,12 +65,8 @@ pub struct WindowConfig {
     pub(super) name: AudienceName,
     pub(super) length: Length,
     pub(super) spec: WindowSpec,
-    pub(super) durability: Durability,
-    /// Longest time between checkpoints in the store.
-    pub(super) checkpoint_interval: Duration,
+    pub(super) durability: Survival,
     pub(super) answers: AnswerLimits,
-    /// Whether an empty directory may take the window from an owner that has not given it back.
-    pub(super) take_over: bool,
 }
 
 impl WindowConfig {
@@ -94,8 +90,6 @@ pub struct AudienceConfig {
 #[derive(Debug, Default)]
 pub struct Config {
     pub(super) state_dir: PathBuf,
-    /// Time that the owner acknowledges events without word from the store.
-    pub(super) lease: Duration,
     pub(crate) tokens: Vec<TokenFile>,
     pub(super) windows: Vec<WindowConfig>,
     /// Click callbacks, each with its window.
@@ -138,13 +132,6 @@ impl fmt::Display for Config {
 }
 
 impl Config {
-    /// Lets an empty directory take a window from an owner that has not given it back. Returns
-    /// whether there is such a window.
-    pub fn take_over(&mut self, name: &AudienceName) -> bool {
-        let window = self.windows.iter_mut().find(|window| window.name == *name);
-        window.map(|window| window.take_over = true).is_some()
-    }
-
     /// As [`Self::read`], at a start: a file that was changed lately is read twice, as a valid
     /// beginning of it may lack a window.
     pub fn read_settled(path: &Path) -> Result<Self, ConfigError> {
@@ -191,10 +178,7 @@ impl Config {
 }
 
 fn check(file: File, d: &mut Document<'_>) -> Config {
-    let mut config = Config {
-        lease: file.lease,
-        ..Config::default()
-    };
+    let mut config = Config::default();
     d.refuse_duplicates("window", "name");
     d.refuse_duplicates("audience", "name");
     for (index, table) in file.window.iter().enumerate() {
@@ -229,9 +213,9 @@ fn check(file: File, d: &mut Document<'_>) -> Config {
     if config
         .windows
         .iter()
-        .any(|window| window.durability != Durability::None)
+        .any(|window| window.durability == Survival::Disk)
     {
-        let accepted = "a directory for the windows' files; windows with durability = \"none\" \
+        let accepted = "a directory for the windows' files; windows with durability = \"store\" \
                         need none";
         d.require("state_dir", accepted);
     }
@@ -282,33 +266,6 @@ fn window(
     key: &str,
     d: &mut Document<'_>,
 ) -> Option<WindowConfig> {
-    let only_with = [
-        (
-            "sync_interval",
-            table.durability == Survival::Interval,
-            "durability = \"interval\"",
-        ),
-        (
-            "checkpoint_interval",
-            table.durability != Survival::None,
-            "a durability with files",
-        ),
-    ];
-    for (name, is_used, accepted) in only_with {
-        let key = format!("{key}.{name}");
-        if d.has(&key) && !is_used {
-            let found = "is given for another durability";
-            d.mistake(&key, found, &format!("{accepted} with it"));
-        }
-    }
-    if is_followed && table.durability == Survival::None {
-        let found = "is \"none\", and an [[audience]] follows the window";
-        d.mistake(
-            &format!("{key}.durability"),
-            found,
-            "fsync or interval: only they have one owner",
-        );
-    }
     d.require(&format!("{key}.capacity"), "the number of keys at a time");
     let spec = WindowSpec {
         capacity: table.capacity?,
@@ -327,17 +284,11 @@ fn window(
         name: table.name.clone(),
         length,
         spec,
-        durability: match table.durability {
-            Survival::Fsync => Durability::Fsync,
-            Survival::Interval => Durability::Interval(table.sync_interval),
-            Survival::None => Durability::None,
-        },
-        checkpoint_interval: table.checkpoint_interval,
+        durability: table.durability,
         answers: AnswerLimits {
             memory_bytes: table.answers_memory,
             time: ANSWERS_TIME,
         },
-        take_over: false,
     })
 }
 

@@ -104,7 +104,8 @@ pub struct Counters {
     pub(super) entries: Gauge,
     pub(super) fill_ratio: Gauge,
     pub(super) log_bytes: Gauge,
-    pub(super) writable: Gauge,
+    pub(super) owner: Gauge,
+    pub(super) behind: Gauge,
 }
 
 impl Counters {
@@ -120,31 +121,8 @@ impl Counters {
             entries: gauge("rtad_window_entries"),
             fill_ratio: gauge("rtad_window_fill_ratio"),
             log_bytes: gauge("rtad_window_log_bytes"),
-            writable: gauge("rtad_window_writable"),
-        }
-    }
-}
-
-/// Metrics of a window's checkpoints in the store.
-pub struct UploadCounters {
-    pub(super) uploaded: Gauge,
-    pub(super) failures: Counter,
-}
-
-impl UploadCounters {
-    pub fn new(telemetry: &Telemetry, config: &WindowConfig) -> Self {
-        let window = &config.name;
-        let interval = "rtad_window_checkpoint_interval_seconds";
-        let seconds = config.checkpoint_interval.as_secs_f64();
-        telemetry
-            .exporter
-            .gauge(interval, vec![label(window)])
-            .set(seconds);
-        let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds";
-        let failures = "rtad_window_checkpoint_upload_failures_total";
-        Self {
-            uploaded: telemetry.exporter.gauge(uploaded, vec![label(window)]),
-            failures: telemetry.exporter.counter(failures, vec![label(window)]),
+            owner: gauge("rtad_window_owner"),
+            behind: gauge("rtad_window_behind_seconds"),
         }
     }
 }
@@ -173,23 +151,18 @@ pub fn describe() {
     describe_gauge!(
         "rtad_window_log_bytes",
         Unit::Bytes,
-        "Log since the last checkpoint"
+        "Log since the last table"
     );
     describe_gauge!(
-        "rtad_window_checkpoint_uploaded_timestamp_seconds",
-        Unit::Seconds,
-        "Time up to which the store has all events; 0 before the first checkpoint"
+        "rtad_window_owner",
+        "1 while this process owns the window and accepts its events"
     );
     describe_gauge!(
-        "rtad_window_checkpoint_interval_seconds",
+        "rtad_window_behind_seconds",
         Unit::Seconds,
-        "Longest time between checkpoints in the store"
+        "Age of the oldest events of an owner that the store lacks; of a standby, time since it had \
+         all of the store"
     );
-    describe_counter!(
-        "rtad_window_checkpoint_upload_failures_total",
-        "Failed uploads of checkpoints to the store"
-    );
-    describe_gauge!("rtad_window_writable", "1 while events are accepted");
     describe_gauge!(
         "rtad_window_audience_lag_seconds",
         Unit::Seconds,

@@ -130,8 +130,8 @@ impl Follower {
                 self.update_lag();
                 sleep_until(next).await;
             }
-            if self.window.is_fenced() {
-                // The other owner writes the audience.
+            if self.window.handle.has_ended() {
+                // Another owner writes the audience.
                 return;
             }
 

@@ -88,7 +88,7 @@ fn windows_in(state_dir: &Path) -> Vec<AudienceName> {
     for entry in std::fs::read_dir(state_dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
         if let Some(window) = name.to_str().and_then(|name| name.parse().ok())
-            && entry.path().join("CLAIMS").exists()
+            && entry.path().join("OWNERS").exists()
         {
             windows.push(window);
         }

@@ -13,4 +13,3 @@ mod scopes;
 mod signing;
 mod together;
 mod windows;
-mod windows_store;

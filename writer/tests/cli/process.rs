@@ -12,6 +12,7 @@ use testkit::client::{Answer, Client};
 use testkit::process::{Outcome, Service};
 use testkit::sandbox::{Sandbox, command, make_old};
 use testkit::store::Depot;
+use testkit::wait_until;
 
 /// Log message with the addresses.
 const LISTENING: &str = "listening for writes";
@@ -49,8 +50,26 @@ impl Serve {
         serve
     }
 
-    fn address(&self, field: &str) -> SocketAddr {
+    pub fn address(&self, field: &str) -> SocketAddr {
         self.0.address(LISTENING, field)
+    }
+
+    /// Waits until this process owns its windows.
+    pub fn until_owner(self) -> Self {
+        wait_until("the windows are owned", || self.is_ready());
+        self
+    }
+
+    /// Whether this process owns its windows.
+    pub fn is_ready(&self) -> bool {
+        self.admin().get("/readyz").status == 200
+    }
+
+    /// Stops it cleanly.
+    pub fn stop(self) {
+        self.signal("TERM");
+        let outcome = self.wait();
+        assert_eq!(outcome.status, Some(0), "{outcome:?}");
     }
 
     pub fn connect(&self) -> Api {
@@ -114,6 +133,17 @@ impl Api {
         );
         let body: Vec<u8> = keys.iter().flat_map(DeviceKey::as_bytes).copied().collect();
         self.0.request("POST", path, &headers, body)
+    }
+
+    /// Sends a binary request, without waiting for the answer.
+    pub fn send_binary(&mut self, path: &str, keys: &[DeviceKey]) {
+        let body: Vec<u8> = keys.iter().flat_map(DeviceKey::as_bytes).copied().collect();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: rtad\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: \
+             application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        self.0.send([head.as_bytes(), &body].concat());
     }
 
     /// Creates audience `a`.

@@ -18,13 +18,13 @@ scopes = ["devices:a", "events:*"]
 name = "clicks"
 length = "1h"
 capacity = 1000
-durability = "none"
+durability = "store"
 
 [[window]]
 name = "views"
 length = "1h"
 capacity = 1000
-durability = "none"
+durability = "store"
 "#;
 const STREAM: &str = "a-token-of-the-stream";
 const CRM: &str = "a-token-of-the-crm-0";
@@ -33,7 +33,7 @@ fn start(sandbox: &Sandbox) -> Serve {
     sandbox.file("stream", STREAM);
     sandbox.file("crm", CRM);
     sandbox.file("writer.toml", CONFIG);
-    Serve::over(sandbox, "{}/s", "--every 5ms --config {}/writer.toml")
+    Serve::over(sandbox, "{}/s", "--every 5ms --config {}/writer.toml").until_owner()
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 mod audiences;
 mod callbacks;
-mod durability;
+mod disks;
 mod events;
+mod owners;
 mod start;
 
 use std::collections::HashSet;
@@ -35,8 +36,8 @@ fn day() -> String {
     )
 }
 
-const FSYNC: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 5_000_000\n\
-                     count = 2\ndurability = \"fsync\"\n";
+const WINDOW: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 5_000_000\n\
+                      count = 2\n";
 
 /// A running service with windows, on a directory.
 fn serve(sandbox: &Sandbox, windows: &str) -> Serve {
@@ -46,7 +47,7 @@ fn serve(sandbox: &Sandbox, windows: &str) -> Serve {
 fn serve_over(sandbox: &Sandbox, store: &str, windows: &str) -> Serve {
     let state = sandbox.path().join("state").display().to_string();
     sandbox.file("writer.toml", format!("state_dir = {state:?}\n{windows}"));
-    Serve::over(sandbox, store, "--every 5ms --config {}/writer.toml")
+    Serve::over(sandbox, store, "--every 5ms --config {}/writer.toml").until_owner()
 }
 
 fn keys(range: std::ops::Range<u64>) -> Vec<DeviceKey> {

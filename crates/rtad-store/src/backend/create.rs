@@ -28,7 +28,35 @@ pub(crate) enum Created {
 }
 
 impl Backend {
-    /// Creates an object of at most 64 KiB. Never replaces one.
+    /// Refuses a store that ignores the condition of a create: two writers would both succeed, and
+    /// the changes of one would be lost. Costs three requests for a probe, once per client of a
+    /// bucket.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conditions`], or a store error.
+    pub(crate) async fn check_creates(&self, probe: Path) -> Result<(), StoreError> {
+        let Self::Objects {
+            url, conditions, ..
+        } = self
+        else {
+            return Ok(());
+        };
+        let checked = conditions.get_or_try_init(|| async {
+            self.create(&probe, Bytes::from_static(b"1")).await?;
+            let is_created_twice = self.create(&probe, Bytes::from_static(b"2")).await?;
+
+            // Without the permission to delete, it stays until the next gc.
+            let _ = self.objects(&probe).await?.delete(&probe).await;
+            if is_created_twice {
+                return Err(StoreError::Conditions { url: url.clone() });
+            }
+            Ok(())
+        });
+        checked.await.map(drop)
+    }
+
+    /// Creates an object, as [`Backend::create_or_read`] does.
     ///
     /// True: it exists with these bytes, durably. False: it exists with other bytes.
     ///
@@ -39,7 +67,7 @@ impl Backend {
         Ok(self.create_or_read(path, bytes).await? == Created::Ours)
     }
 
-    /// Creates an object of at most 64 KiB, or reads the one that is there. Never replaces one.
+    /// Creates an object of at most 16 MiB, or reads the one that is there. Never replaces one.
     ///
     /// The answer to a put may be lost, and the client's retry refused. So the bytes decide whose
     /// the object is: *writers that compete put different bytes*, such as a random number.

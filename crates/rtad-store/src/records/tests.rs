@@ -8,7 +8,7 @@ use testkit::faulty_store::{FaultyStore, LostAnswer};
 use tokio::sync::OnceCell;
 
 use super::*;
-use crate::backend::Access;
+use crate::backend::{Access, Backend};
 
 fn folder() -> Path {
     Path::from("folder")

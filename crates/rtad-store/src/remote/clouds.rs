@@ -241,8 +241,10 @@ mod tests {
     use testkit::cloud::{self, CloudServer};
 
     use super::*;
+    use crate::Store;
     use crate::backend::Backend;
     use crate::error::StoreError;
+    use crate::write::{StoreWriter, WindowFolder};
 
     const CLOUDS: [(&Cloud, cloud::Cloud); 2] =
         [(&OSS, cloud::Cloud::Oss), (&COS, cloud::Cloud::Cos)];
@@ -438,6 +440,40 @@ mod tests {
             let creators: Vec<_> = writers.join_all().await.into_iter().flatten().collect();
             let held = server.object("rtad/records/1").unwrap();
             assert_eq!(creators, [Bytes::from(held)], "{kind:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn one_of_many_processes_creates_a_segment_also_in_a_race() {
+        for (cloud, kind, race_millis) in
+            [(&OSS, cloud::Cloud::Oss, 0), (&COS, cloud::Cloud::Cos, 200)]
+        {
+            let server = CloudServer::start(kind);
+            server.set_race(Duration::from_millis(race_millis));
+            let writer = StoreWriter::new(Store::new(backend(cloud, &server))).unwrap();
+            let window = WindowFolder::new(writer, "w".parse().unwrap());
+            let mut processes = tokio::task::JoinSet::new();
+            for process in 0..8 {
+                let window = window.clone();
+                processes.spawn(async move {
+                    let bytes = Bytes::from(format!("owner {process}"));
+                    let created = window.create(1, bytes.clone()).await;
+                    created.unwrap().then_some(bytes)
+                });
+            }
+            let owners: Vec<_> = processes.join_all().await.into_iter().flatten().collect();
+            let held = window.read(1).await.unwrap().unwrap();
+            assert_eq!(owners, [Bytes::from(held)], "{kind:?}");
+
+            let blocks = stream::iter([Ok(b"table".to_vec())]);
+            window.put_table(2, blocks).await.unwrap();
+            assert_eq!(window.newest_table().await.unwrap(), Some(2));
+            window.remove_before(2).await.unwrap();
+            assert_eq!(
+                window.segments().await.unwrap(),
+                [1],
+                "the newest one stays"
+            );
         }
     }
 

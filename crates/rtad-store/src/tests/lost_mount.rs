@@ -3,20 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::write::{Change, Expected, Retention, WindowCurrent, WindowFolder};
-
-fn claim() -> WindowCurrent {
-    WindowCurrent {
-        format: WindowCurrent::FORMAT,
-        epoch: 1,
-        owner: "one".to_owned(),
-        boot: String::new(),
-        claimed_unix_seconds: 1,
-        lease_seconds: 60,
-        wait_seconds: 0,
-        checkpoint: None,
-    }
-}
+use crate::write::{Change, Retention, WindowFolder};
 
 /// The errors of all writes to an audience and a window that were in the store.
 async fn errors_of_writes(
@@ -38,7 +25,7 @@ async fn errors_of_writes(
             .await
             .unwrap_err(),
         writer.delete(&audience()).await.unwrap_err(),
-        window.replace(&claim(), Expected::Own).await.unwrap_err(),
+        window.create(2, "2".into()).await.unwrap_err(),
     ]
 }
 
@@ -55,13 +42,8 @@ async fn nothing_but_a_first_build_creates_a_store() {
     let base = Base::new(audience(), None);
     errors.push(fixture.writer.publish(base).await.unwrap_err());
     let window = WindowFolder::new(fixture.writer.clone(), "a".parse().unwrap());
-    errors.push(window.current().await.unwrap_err());
-    errors.push(
-        window
-            .replace(&claim(), Expected::Found(None))
-            .await
-            .unwrap_err(),
-    );
+    errors.push(window.read(1).await.unwrap_err());
+    errors.push(window.create(1, "1".into()).await.unwrap_err());
     errors.push(fixture.store().check_directory().await.unwrap_err());
     for error in errors {
         assert!(matches!(error, StoreError::NoDirectory { .. }), "{error:?}");

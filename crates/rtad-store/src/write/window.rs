@@ -1,127 +1,51 @@
-//! Folders of event windows: checkpoints, and records of the owner and its last checkpoint.
+//! Folder of an event window: the log of its changes, and images of its table.
 //!
 //! ```text
-//! {store}/.windows/{window}/records/{number}.json              owner, and its last checkpoint
-//! {store}/.windows/{window}/checkpoints/{id}-{epoch}-{number}  immutable; in the window's format
+//! {store}/.windows/{window}/log/{number}      segment n, for n = 1, 2, 3, …
+//! {store}/.windows/{window}/tables/{number}   the table; segments n, n + 1, … complete it
+//! {store}/.windows/{window}/LATEST            the number of a recent segment
 //! ```
 //!
-//! No audience can have the name `.windows`, so listings and gc ignore the folder. The epoch rises
-//! with each claim and is a part of the names: two owners write no common file.
+//! * A segment is created once, on the condition that it does not exist, and never changed.
+//! * A table is whole or absent, and does not change either.
+//! * `LATEST` is overwritten now and then. If it names a segment that is gone, segments are lost,
+//!   and nobody goes on from an older one.
+//! * Segments and tables before a table are removed after [`MIN_AGE`], never the newest segment.
+//!
+//! So one of two processes that create segment n loses, and learns it at once. A process that was
+//! paused for longer than [`MIN_AGE`] could create a segment that was there and is removed: it looks
+//! for later ones with [`WindowFolder::segments`] before it relies on the segment.
+//!
+//! The content is `rtad-window`'s, which verifies it. No audience can have the name `.windows`, so
+//! listings and gc ignore the folder.
 
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io;
 use std::time::{Duration, SystemTime};
 
-use object_store::PutPayload;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+use object_store::{MultipartUpload, ObjectMeta, ObjectStoreExt as _, PutPayload};
 
 use super::folder::{prepare_folder, sweep_unfinished};
 use super::writer::StoreWriter;
-use crate::blocking::blocking;
 use crate::download::ResumingReader;
 use crate::error::StoreError;
 use crate::layout::{
-    checkpoint_epoch, record_path, records_path, window_checkpoint_path, window_checkpoints_path,
-    window_path,
+    log_path, log_probe_path, segment_number, segment_path, table_path, tables_path, window_path,
 };
+use crate::read::read_small;
 use crate::records::Records;
 use rtad_core::random;
-use rtad_core::snapshot::{AudienceName, Digest};
+use rtad_core::snapshot::AudienceName;
 
-/// Bytes in memory during an upload. A bucket takes 10,000 parts: 160 GiB.
+/// Time that segments, tables and half-written files stay after a later table is complete: a
+/// process that reads the window may need them.
+pub const MIN_AGE: Duration = Duration::from_secs(30 * 60);
+/// Size limit of a segment. Its writer closes it long before.
+const MAX_SEGMENT_BYTES: u64 = 64 << 20;
+/// Bytes of a table in memory during its upload. A bucket takes 10,000 parts: 160 GiB.
 const PART_BYTES: usize = 16 << 20;
-/// Time that records and half-written checkpoints stay. An owner that was stopped in the middle of
-/// a claim fails as long as the record of its number is there.
-const RECORD_AGE: Duration = Duration::from_secs(24 * 3600);
-
-/// Owner and last checkpoint of a window in the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WindowCurrent {
-    /// Version of the record: [`WindowCurrent::FORMAT`].
-    pub format: u32,
-    /// Number of claims so far.
-    pub epoch: u64,
-    /// Random text that its owner chose for the claim.
-    pub owner: String,
-    /// Random id of the boot that the owner runs under; empty if its system has none.
-    pub boot: String,
-    /// Time of the claim.
-    pub claimed_unix_seconds: u64,
-    /// Time that the owner acknowledges events without word from the store; 0 after a clean stop.
-    pub lease_seconds: u64,
-    /// Time from the claim that the owner waits before its first event, for the lease of the owner
-    /// before; 0 once it is over.
-    pub wait_seconds: u64,
-    /// The last checkpoint; none before the first upload.
-    pub checkpoint: Option<StoredCheckpoint>,
-}
-
-/// The newest record of a window.
-struct Held {
-    number: u64,
-    current: WindowCurrent,
-}
-
-/// The content of a record: of two owners that create the same number, each knows its own.
-#[derive(Serialize)]
-struct Record<'a> {
-    writer: u64,
-    #[serde(flatten)]
-    current: &'a WindowCurrent,
-}
-
-/// A checkpoint in the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredCheckpoint {
-    /// Random number of the window's files.
-    pub window_id: u64,
-    /// Claim of the owner that wrote it.
-    pub epoch: u64,
-    /// Its number in the owner's directory.
-    pub number: u64,
-    /// Size of the file.
-    pub size_bytes: u64,
-    /// Digest of the file.
-    pub sha256: Digest,
-    /// Time of the checkpoint.
-    pub created_unix_seconds: u64,
-}
-
-impl WindowCurrent {
-    /// The version that this program reads and writes.
-    pub const FORMAT: u32 = 1;
-}
-
-/// The state that a replacement expects.
-#[derive(Debug, Clone, Copy)]
-pub enum Expected<'a> {
-    /// Exactly this one, or none: for a claim.
-    Found(Option<&'a WindowCurrent>),
-    /// Any one of the same owner.
-    Own,
-}
-
-impl StoredCheckpoint {
-    fn name(&self) -> String {
-        format!("{:016x}-{}-{}", self.window_id, self.epoch, self.number)
-    }
-}
-
-/// A checkpoint to upload.
-#[derive(Debug)]
-pub struct LocalCheckpoint {
-    /// The file, readable.
-    pub file: File,
-    /// Random number of the window's files.
-    pub window_id: u64,
-    /// Its number in the owner's directory.
-    pub number: u64,
-    /// Time of the checkpoint.
-    pub created_unix_seconds: u64,
-}
 
 /// A window's folder in a store.
 #[derive(Debug, Clone)]
@@ -130,353 +54,315 @@ pub struct WindowFolder {
     window: AudienceName,
 }
 
+/// Reads a table from its first byte to its last.
+pub struct TableReader {
+    reader: ResumingReader,
+}
+
+impl TableReader {
+    /// Size of the table in bytes.
+    pub const fn size_bytes(&self) -> u64 {
+        self.reader.size()
+    }
+
+    /// The next bytes; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// A store error; [`StoreError::NotFound`] if the table was removed meanwhile.
+    pub async fn next_block(&mut self) -> Result<Option<Bytes>, StoreError> {
+        self.reader.next_block().await
+    }
+}
+
 impl WindowFolder {
     /// The folder of a window. Sends no request.
     pub const fn new(store: StoreWriter, window: AudienceName) -> Self {
         Self { store, window }
     }
 
-    /// Owner and last checkpoint; `None` if the window was never claimed.
+    /// Creates a segment. False if another process has created it, with other bytes.
     ///
     /// # Errors
     ///
-    /// A store error, or [`StoreError::Checkpoint`] for a record that is not understood.
-    pub async fn current(&self) -> Result<Option<WindowCurrent>, StoreError> {
-        Ok(self.read().await?.map(|held| held.current))
+    /// A store error, after which the segment may still appear: a later call with the same bytes
+    /// finds out. [`StoreError::Conditions`]; [`StoreError::LostMount`] or
+    /// [`StoreError::LostRecord`] if the segment before is gone from a directory.
+    pub async fn create(&self, number: u64, bytes: Bytes) -> Result<bool, StoreError> {
+        let store = self.store.store();
+        if number == 1 {
+            let folder = window_path(&self.window);
+            store.objects(&folder).await?;
+            store.refuse_lost_mount().await?;
+            prepare_folder(&self.store, &folder).await?;
+        } else if !store.is_remote() && !self.has_predecessor(number).await? {
+            return Ok(false);
+        }
+
+        let backend = self.store.backend();
+        let probe = log_probe_path(&self.window, random::number());
+        backend.check_creates(probe).await?;
+        let is_created = backend.create(&self.path(number), bytes).await?;
+        store.note_content();
+        Ok(is_created)
     }
 
-    /// Whether the store has no file of the window.
+    /// Whether the segment before this one is in the directory; false if there are later ones. A
+    /// mount that is lost leaves an empty directory, in which every segment could be created.
+    async fn has_predecessor(&self, number: u64) -> Result<bool, StoreError> {
+        let path = self.path(number - 1);
+        match self.store.store().objects(&path).await?.head(&path).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => {
+                self.store.store().refuse_lost_mount().await?;
+                let is_behind = self.segments().await?.last() > Some(&number);
+                if is_behind {
+                    Ok(false)
+                } else {
+                    Err(self.records().lost(&path))
+                }
+            }
+            Err(source) => Err(StoreError::backend("look up", &path, source)),
+        }
+    }
+
+    /// A segment; `None` if there is none of this number.
+    ///
+    /// # Errors
+    ///
+    /// A store error, or a segment that is too large.
+    pub async fn read(&self, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let path = self.path(number);
+        let store = self.store.store();
+        let objects = store.objects(&path).await?;
+        let stall = store.stall_timeout();
+        match read_small(&*objects, &path, MAX_SEGMENT_BYTES, "the segment", stall).await {
+            Ok(bytes) => {
+                store.note_content();
+                Ok(Some(bytes))
+            }
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.for_next_record()),
+        }
+    }
+
+    /// Overwrites the hint with the number of a segment.
     ///
     /// # Errors
     ///
     /// A store error.
-    pub async fn is_empty(&self) -> Result<bool, StoreError> {
-        let files = self
-            .store
-            .backend()
-            .list(&window_path(&self.window))
-            .await?;
-        Ok(files.is_empty())
+    pub async fn point_to(&self, number: u64) -> Result<(), StoreError> {
+        self.records().point_to(number).await
     }
 
-    /// The highest claim that has left a checkpoint; 0 without one. A first claim follows it:
-    /// records may have been removed by hand.
+    /// The numbers of all segments, ascending.
+    ///
+    /// # Errors
+    ///
+    /// A store error; [`StoreError::LostRecord`] if the hint names a segment after the last one:
+    /// whoever went on from there would forget events.
+    pub async fn segments(&self) -> Result<Vec<u64>, StoreError> {
+        // Before the list, to which segments are added meanwhile.
+        let hint = self.records().hint().await?;
+        let listed = self.list(&log_path(&self.window)).await?;
+        let numbers: Vec<u64> = listed.iter().map(|object| object.number).collect();
+        match hint {
+            Some(hint) if numbers.last() < Some(&hint) => {
+                Err(self.records().lost(&self.path(hint)))
+            }
+            _ => Ok(numbers),
+        }
+    }
+
+    /// The number of the newest table; `None` without one.
     ///
     /// # Errors
     ///
     /// A store error.
-    pub async fn last_epoch(&self) -> Result<u64, StoreError> {
-        let files = self
-            .store
-            .backend()
-            .list(&window_checkpoints_path(&self.window))
-            .await?;
-        let epochs = files
-            .iter()
-            .filter_map(|file| checkpoint_epoch(file.location.filename()?));
-        Ok(epochs.max().unwrap_or(0))
+    pub async fn newest_table(&self) -> Result<Option<u64>, StoreError> {
+        let tables = self.list(&tables_path(&self.window)).await?;
+        Ok(tables.last().map(|table| table.number))
     }
 
-    fn records(&self) -> Records<'_> {
-        Records::new(self.store.store(), window_path(&self.window))
-    }
-
-    async fn read(&self) -> Result<Option<Held>, StoreError> {
-        let records = self.records();
-        let Some(newest) = records.newest().await? else {
-            return Ok(None);
-        };
-        self.store.store().note_content();
-        let expected = WindowCurrent::FORMAT;
-        let current: Option<WindowCurrent> = serde_json::from_slice(&newest.bytes).ok();
-        match current.filter(|current| current.format == expected) {
-            Some(current) => Ok(Some(Held {
-                number: newest.number,
-                current,
-            })),
-            None => Err(refused(
-                &records.path(newest.number),
-                format!("expected JSON of format {expected}, found other"),
-            )),
-        }
-    }
-
-    /// Whether nobody else claimed the window since. Costs three requests.
+    /// A table; `None` if there is none of this number.
     ///
     /// # Errors
     ///
-    /// A store error: the owner is unknown. [`StoreError::NotFound`] without a record, as of a
-    /// lost mount: the claim of another owner may be elsewhere.
-    pub async fn is_owned_by(&self, owner: &str) -> Result<bool, StoreError> {
-        match self.read().await? {
-            Some(held) => Ok(held.current.owner == owner),
-            None => Err(self.missing()),
-        }
+    /// A store error.
+    pub async fn table(&self, number: u64) -> Result<Option<TableReader>, StoreError> {
+        let path = table_path(&self.window, number);
+        let store = self.store.store();
+        let objects = store.objects(&path).await?;
+        let size = match objects.head(&path).await {
+            Ok(found) => found.size,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(source) => return Err(StoreError::backend("look up", &path, source)),
+        };
+        let reader = ResumingReader::new(objects, path, size, store.stall_timeout());
+        Ok(Some(TableReader { reader }))
     }
 
-    /// Uploads a checkpoint of the claim with this epoch, in parts of 16 MiB, one in memory at a
-    /// time. It is the window's last once a record names it.
+    /// Writes a table from its blocks, and returns its size. It is absent until all of them are
+    /// written, and stays absent after an error of `blocks`. One part of 16 MiB is in memory.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or a store error.
-    pub async fn upload(
-        &self,
-        epoch: u64,
-        checkpoint: &LocalCheckpoint,
-    ) -> Result<StoredCheckpoint, StoreError> {
-        let mut stored = StoredCheckpoint {
-            window_id: checkpoint.window_id,
-            epoch,
-            number: checkpoint.number,
-            size_bytes: 0,
-            sha256: Digest::of(b""),
-            created_unix_seconds: checkpoint.created_unix_seconds,
-        };
-        let path = window_checkpoint_path(&self.window, &stored.name());
+    /// [`StoreError::Table`] for an error of `blocks`, or a store error.
+    pub async fn put_table<S>(&self, number: u64, blocks: S) -> Result<u64, StoreError>
+    where
+        S: Stream<Item = io::Result<Vec<u8>>> + Unpin,
+    {
+        let path = table_path(&self.window, number);
         let objects = self.store.store().objects(&path).await?;
-        let local = |source| StoreError::Local {
-            action: "read",
-            source,
-        };
-        let mut file = checkpoint.file.try_clone().map_err(local)?;
-        file.rewind().map_err(local)?;
-        (stored.size_bytes, stored.sha256) = put_file(&*objects, &path, file).await?;
-        Ok(stored)
-    }
-
-    /// Replaces the state, if the one in the store is as expected.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Conflict`] if it is not, [`StoreError::NotFound`] if there is none, or a store
-    /// error: the state may or may not be replaced.
-    pub async fn replace(
-        &self,
-        current: &WindowCurrent,
-        expected: Expected<'_>,
-    ) -> Result<(), StoreError> {
-        if matches!(expected, Expected::Found(_)) {
-            prepare_folder(&self.store, &window_path(&self.window)).await?;
-        }
-        let held = self.read().await?;
-        let is_expected = match (expected, held.as_ref().map(|held| &held.current)) {
-            (Expected::Found(found), held) => held == found,
-            (Expected::Own, Some(held)) => held.owner == current.owner,
-            (Expected::Own, None) => return Err(self.missing()),
-        };
-        if !is_expected {
-            return Err(self.conflict());
+        let failed = |source| StoreError::backend("write", &path, source);
+        let mut parts = Parts::new(blocks);
+        let first = parts.next(&path).await?;
+        if first.content_length() < PART_BYTES {
+            objects.put(&path, first).await.map_err(failed)?;
+            return Ok(parts.size_bytes);
         }
 
-        let number = held.map_or(0, |held| held.number).saturating_add(1);
-        let records = self.records();
-        let record = Record {
-            writer: random::number() >> 11,
-            current,
-        };
-        let bytes =
-            serde_json::to_vec(&record).map_err(|error| refused(&records.path(number), error))?;
-        if records.create(number, bytes).await? {
-            Ok(())
-        } else {
-            Err(self.conflict())
+        let mut upload = objects.put_multipart(&path).await.map_err(failed)?;
+        match put_parts(&mut *upload, &path, &mut parts, first).await {
+            Ok(()) => Ok(parts.size_bytes),
+            Err(error) => {
+                // The first error is the one to report.
+                let _ = upload.abort().await;
+                Err(error)
+            }
         }
     }
 
-    /// Removes all files of this owner and of earlier ones but the last checkpoint. The caller has
-    /// just written `current`.
+    /// Removes the segments and tables before a complete table, and half-written files, that are
+    /// older than [`MIN_AGE`] by the store's clock.
     ///
     /// # Errors
     ///
     /// A store error; the next call removes the rest.
-    pub async fn remove_older(&self, current: &WindowCurrent) -> Result<(), StoreError> {
-        let mut records = self.records().list().await?;
-        let Some((_, newest)) = records.pop() else {
+    pub async fn remove_before(&self, number: u64) -> Result<(), StoreError> {
+        let mut segments = self.list(&log_path(&self.window)).await?;
+        let tables = self.list(&tables_path(&self.window)).await?;
+        // The newest segment says who the owner is, and when it is.
+        let Some(newest) = segments.pop() else {
             return Ok(());
         };
-        let since = SystemTime::from(newest.last_modified) - RECORD_AGE;
-        for (_, record) in records {
-            if SystemTime::from(record.last_modified) >= since {
-                break;
+        let now = newest.meta.last_modified;
+        let since = SystemTime::from(now) - MIN_AGE;
+
+        let mut paths = Vec::new();
+        for object in segments.into_iter().chain(tables) {
+            let is_old = SystemTime::from(object.meta.last_modified) < since;
+            if object.number < number && is_old {
+                paths.push(object.meta.location);
             }
-            self.remove(&record.location).await?;
         }
+        self.remove(paths).await?;
+
         let folders = vec![
             window_path(&self.window),
-            records_path(&window_path(&self.window)),
-            window_checkpoints_path(&self.window),
+            log_path(&self.window),
+            tables_path(&self.window),
         ];
-        sweep_unfinished(self.store.backend(), folders, since).await?;
+        sweep_unfinished(self.store.backend(), folders, since).await
+    }
 
-        let last = current.checkpoint.as_ref().map(StoredCheckpoint::name);
-        for object in self
-            .store
-            .backend()
-            .list(&window_checkpoints_path(&self.window))
-            .await?
-        {
-            let Some(name) = object.location.filename() else {
-                continue;
-            };
-            // A later owner may have begun.
-            let is_ours = checkpoint_epoch(name).is_some_and(|epoch| epoch <= current.epoch);
-            if !is_ours || last.as_deref() == Some(name) {
-                continue;
+    async fn remove(&self, paths: Vec<Path>) -> Result<(), StoreError> {
+        let folder = window_path(&self.window);
+        let objects = self.store.store().objects(&folder).await?;
+        let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
+        let mut removed = objects.delete_stream(paths);
+        while let Some(removed) = removed.next().await {
+            match removed {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(source) => return Err(StoreError::backend("remove from", &folder, source)),
             }
-            self.remove(&object.location).await?;
         }
         Ok(())
     }
 
-    async fn remove(&self, path: &Path) -> Result<(), StoreError> {
-        match self.store.store().objects(path).await?.delete(path).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(source) => Err(StoreError::backend("remove", path, source)),
+    /// The segments or tables of a folder, by number.
+    async fn list(&self, folder: &Path) -> Result<Vec<NumberedObject>, StoreError> {
+        let mut numbered = Vec::new();
+        for meta in self.store.backend().list(folder).await? {
+            if let Some(number) = meta.location.filename().and_then(segment_number) {
+                numbered.push(NumberedObject { number, meta });
+            }
         }
+        numbered.sort_unstable_by_key(|object| object.number);
+        Ok(numbered)
     }
 
-    /// Downloads a checkpoint into an empty file, verifies it, and syncs the file.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Checkpoint`] if the content is not that of the record,
-    /// [`StoreError::NotFound`] if a later upload has replaced it, or a store error.
-    pub async fn download(
-        &self,
-        checkpoint: &StoredCheckpoint,
-        mut to: File,
-    ) -> Result<(), StoreError> {
-        let path = window_checkpoint_path(&self.window, &checkpoint.name());
-        let objects = self.store.store().objects(&path).await?;
-        let stall = self.store.store().stall_timeout();
-        let mut reader = ResumingReader::new(objects, path.clone(), checkpoint.size_bytes, stall);
-        let mut hasher = Sha256::new();
-        let local = |source| StoreError::Local {
-            action: "write",
-            source,
-        };
-        while let Some(block) = reader.next_block().await? {
-            let written = blocking(move || {
-                hasher.update(&block);
-                to.write_all(&block).map(|()| (to, hasher))
-            });
-            (to, hasher) = written.await.map_err(local)?;
-        }
-        let found = digest_of(hasher);
-        if found != checkpoint.sha256 {
-            let expected = checkpoint.sha256;
-            let what = format!("damaged: expected sha256 {expected}, found {found}");
-            return Err(refused(&path, what));
-        }
-        blocking(move || to.sync_all()).await.map_err(local)
+    fn path(&self, number: u64) -> Path {
+        segment_path(&self.window, number)
     }
 
-    fn missing(&self) -> StoreError {
-        StoreError::NotFound {
-            path: record_path(&window_path(&self.window), 1).to_string(),
-        }
-    }
-
-    fn conflict(&self) -> StoreError {
-        let path = window_path(&self.window);
-        StoreError::conflict(
-            &self.window,
-            format!("another owner has claimed {path}"),
-            false,
-        )
+    /// The hint is that of records.
+    fn records(&self) -> Records<'_> {
+        Records::new(self.store.store(), window_path(&self.window))
     }
 }
 
-fn refused(path: &Path, what: impl ToString) -> StoreError {
-    StoreError::Checkpoint {
-        path: path.to_string(),
-        what: what.to_string(),
-    }
+/// A segment or a table in a list.
+struct NumberedObject {
+    number: u64,
+    meta: ObjectMeta,
 }
 
-/// Writes a file as an object: in one request if it is small. Returns its size and digest.
-async fn put_file(
-    objects: &dyn ObjectStore,
-    path: &Path,
-    file: File,
-) -> Result<(u64, Digest), StoreError> {
-    let failed = |source| StoreError::backend("write", path, source);
-    let mut parts = Parts {
-        file,
-        hasher: Sha256::new(),
-        size_bytes: 0,
-    };
-    let first;
-    (parts, first) = parts.next().await?;
-    if first.len() < PART_BYTES {
-        objects
-            .put(path, PutPayload::from(first))
-            .await
-            .map_err(failed)?;
-        return Ok((parts.size_bytes, digest_of(parts.hasher)));
-    }
-    let mut upload = objects.put_multipart(path).await.map_err(failed)?;
-    match put_parts(&mut *upload, path, parts, first).await {
-        Ok(parts) => {
-            upload.complete().await.map_err(failed)?;
-            Ok((parts.size_bytes, digest_of(parts.hasher)))
-        }
-        Err(error) => {
-            // The first error is the one to report.
-            let _ = upload.abort().await;
-            Err(error)
-        }
-    }
-}
-
-async fn put_parts(
+async fn put_parts<S>(
     upload: &mut dyn MultipartUpload,
     path: &Path,
-    mut parts: Parts,
-    mut part: Vec<u8>,
-) -> Result<Parts, StoreError> {
-    while !part.is_empty() {
-        let put = upload.put_part(PutPayload::from(part)).await;
-        put.map_err(|source| StoreError::backend("write", path, source))?;
-        (parts, part) = parts.next().await?;
+    parts: &mut Parts<S>,
+    mut part: PutPayload,
+) -> Result<(), StoreError>
+where
+    S: Stream<Item = io::Result<Vec<u8>>> + Unpin,
+{
+    let failed = |source| StoreError::backend("write", path, source);
+    while part.content_length() > 0 {
+        upload.put_part(part).await.map_err(failed)?;
+        part = parts.next(path).await?;
     }
-    Ok(parts)
+    upload.complete().await.map(drop).map_err(failed)
 }
 
-/// A file that is read part by part.
-struct Parts {
-    file: File,
-    hasher: Sha256,
+/// Blocks, cut into parts of an upload.
+struct Parts<S> {
+    blocks: S,
+    /// The rest of the block whose beginning is in the part before.
+    rest: Bytes,
     size_bytes: u64,
 }
 
-impl Parts {
-    /// The next part; shorter than [`PART_BYTES`] only at the end.
-    async fn next(mut self) -> Result<(Self, Vec<u8>), StoreError> {
-        let read = blocking(move || -> io::Result<_> {
-            let mut part = Vec::with_capacity(PART_BYTES);
-            (&self.file)
-                .take(PART_BYTES as u64)
-                .read_to_end(&mut part)?;
-            self.hasher.update(&part);
-            self.size_bytes += part.len() as u64;
-            Ok((self, part))
-        });
-        read.await.map_err(|source| StoreError::Local {
-            action: "read",
-            source,
-        })
+impl<S: Stream<Item = io::Result<Vec<u8>>> + Unpin> Parts<S> {
+    const fn new(blocks: S) -> Self {
+        Self {
+            blocks,
+            rest: Bytes::new(),
+            size_bytes: 0,
+        }
     }
-}
 
-fn digest_of(hasher: Sha256) -> Digest {
-    let hex: String = hasher
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    Digest::try_from(hex).expect("a digest has 64 digits")
+    /// The next part; shorter than [`PART_BYTES`] only at the end.
+    async fn next(&mut self, path: &Path) -> Result<PutPayload, StoreError> {
+        let mut part = Vec::new();
+        let mut missing = PART_BYTES;
+        while missing > 0 {
+            if self.rest.is_empty() {
+                let Some(block) = self.blocks.next().await else {
+                    break;
+                };
+                self.rest = Bytes::from(block.map_err(|source| StoreError::Table {
+                    path: path.to_string(),
+                    source,
+                })?);
+            }
+            let taken = self.rest.split_to(missing.min(self.rest.len()));
+            missing -= taken.len();
+            part.push(taken);
+        }
+        self.size_bytes += (PART_BYTES - missing) as u64;
+        Ok(PutPayload::from_iter(part))
+    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,14 @@
-//! Steps at the end of a cycle: expiry, lists of keys, checkpoints, syncs.
+//! Steps at the end of a cycle: expiry, lists of keys, copies of the table.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
-use super::checkpoint_copy::{CheckpointCopy, CopyProgress};
 use super::{Engine, report};
 use crate::ListedKey;
-use crate::checkpoint::Head;
-use crate::load::LogBytes;
-use crate::queue::{CheckpointReply, Reply, SavedCheckpoint};
+use crate::image::TableHead;
+use crate::queue::Reply;
 use crate::settings::Changed;
+use crate::table_copy::{CopyProgress, RunningCopy, TableCopy};
 
 /// Clearing of expired entries, region by region.
 #[derive(Debug, Clone, Copy)]
@@ -41,26 +38,12 @@ impl Listing {
     }
 }
 
-/// A checkpoint that is being written.
-pub struct RunningCheckpoint {
-    pub(super) copy: CheckpointCopy,
-    reply: CheckpointReply,
-    /// Its path is not known yet.
-    saved: SavedCheckpoint,
-    /// The log before it.
-    log: LogBytes,
-    unix_seconds: u64,
-}
-
 impl Engine {
     /// One step of each kind; whether there is more to do at once.
     pub fn run_steps(&mut self) -> io::Result<bool> {
         self.sweep_region();
         self.list_region();
-        if let Some(journal) = &mut self.journal {
-            journal.keep_synced()?;
-        }
-        let has_copied = self.advance_checkpoint()?;
+        let has_copied = self.advance_table()?;
         Ok(has_copied || self.sweep.remaining > 0 || !self.lists.is_empty())
     }
 
@@ -92,9 +75,8 @@ impl Engine {
             .map(|(threshold, _)| *threshold)
             .min()
             .unwrap_or(1);
-        let (mut expired, mut has_expired) = (Vec::new(), false);
+        let mut expired = Vec::new();
         let mut add = |key, count| {
-            has_expired = true;
             if count >= least {
                 expired.push(key);
             }
@@ -107,8 +89,6 @@ impl Engine {
         } else {
             true
         };
-        // The next checkpoint is without them, although there was no event.
-        self.changes += u64::from(has_expired);
         self.sweep = Sweep {
             next,
             remaining: remaining - 1,
@@ -144,97 +124,46 @@ impl Engine {
         }
     }
 
-    fn advance_checkpoint(&mut self) -> io::Result<bool> {
-        let Some(checkpoint) = &mut self.running_checkpoint else {
-            return match self.queued_checkpoints.pop_front() {
-                Some((unix_seconds, reply)) => self.begin_checkpoint(unix_seconds, reply),
+    /// Copies the next piece of a table; whether there is more to do at once.
+    fn advance_table(&mut self) -> io::Result<bool> {
+        let Some(copy) = &mut self.table_copy else {
+            return match self.table_request.take() {
+                Some(reply) => self.begin_table(reply).map(|()| true),
                 None => Ok(false),
             };
         };
-        Ok(match checkpoint.copy.advance(&mut self.window) {
-            CopyProgress::Waiting => false,
-            CopyProgress::Copied => true,
-            CopyProgress::AllCopied => {
-                if let Some(journal) = &mut self.journal {
-                    journal.sync()?;
-                }
-                checkpoint.copy.publish();
-                false
-            }
-            CopyProgress::Ended(path) => {
-                self.finish_checkpoint(path);
-                true
-            }
-        })
-    }
-
-    /// Begins a checkpoint; whether there is more to do at once.
-    fn begin_checkpoint(&mut self, unix_seconds: u64, reply: CheckpointReply) -> io::Result<bool> {
-        let Some(journal) = &mut self.journal else {
-            drop(reply.send(Ok(None)));
-            return Ok(true);
-        };
-        // The changes before it are in the table; those from here on are in the new segment.
-        let log = journal.bytes;
-        journal.begin_segment()?;
-        let (segment, next_group) = journal.end();
-        let head = Head {
-            spec: *self.window.spec(),
-            secret: *self.window.secret(),
-            id: journal.id,
-            segment,
-            next_group,
-            clock: self.shape.clock.clone(),
-            tick: self.window.tick(),
-            regions: self.window.regions() as u64,
-        };
-        let disk = (Arc::clone(&journal.dir.disk), journal.dir.path().to_owned());
-        let queue = Arc::clone(&self.queue);
-        let saved = SavedCheckpoint {
-            path: PathBuf::new(),
-            window_id: head.id,
-            number: segment,
-            changes: self.changes,
-        };
-        match CheckpointCopy::begin(head, disk, queue, self.answers.range()) {
-            Ok(copy) => {
-                self.running_checkpoint = Some(RunningCheckpoint {
-                    copy,
-                    reply,
-                    saved,
-                    log,
-                    unix_seconds,
-                });
-            }
-            Err(error) => {
-                self.checkpoint_failed_at = Some(Instant::now());
-                // A caller that is gone needs no answer.
-                drop(reply.send(Err(error)));
-            }
+        let log = self.journal.log_end();
+        match copy.advance(&mut self.window, &self.answers, log) {
+            CopyProgress::Waiting => return Ok(false),
+            CopyProgress::Copied => return Ok(true),
+            CopyProgress::Completed(before) => self.journal.forget_before(before),
+            CopyProgress::Dropped => {}
         }
+        self.table_copy = None;
         self.publish();
         Ok(true)
     }
 
-    fn finish_checkpoint(&mut self, path: io::Result<PathBuf>) {
-        let Some(ended) = self.running_checkpoint.take() else {
-            return;
+    fn begin_table(&mut self, reply: Reply<TableCopy>) -> io::Result<()> {
+        // The changes before it are in the table; those from here on are in the next segments.
+        let number = self.journal.begin_segment()?;
+        let head = TableHead {
+            number,
+            owner: self.journal.owner(),
+            first_group: self.journal.next_group(),
+            tick: self.window.tick(),
+            regions: self.window.regions() as u64,
+            window: self.journal.window().clone(),
         };
-        let RunningCheckpoint {
-            reply,
-            saved,
-            log,
-            unix_seconds,
-            ..
-        } = ended;
-        self.checkpoint_failed_at = path.is_err().then(Instant::now);
-        if let (Ok(_), Some(journal)) = (&path, &mut self.journal) {
-            journal.bytes.changes -= log.changes;
-            journal.bytes.answers -= log.answers;
-            self.checkpoint_unix_seconds = unix_seconds;
-        }
+        let answers = self.answers.range();
+        let before = self.journal.log();
+        let queue = Arc::clone(&self.queue);
+        let nudge = Arc::new(move || queue.nudge());
+        let (running, table) = RunningCopy::begin(head, answers, before, nudge);
+        self.table_copy = Some(running);
         self.publish();
-        // A caller that is gone needs no answer.
-        drop(reply.send(path.map(|path| Some(SavedCheckpoint { path, ..saved }))));
+        // A caller that is gone drops the copy.
+        drop(reply.send(Ok(table)));
+        Ok(())
     }
 }

@@ -1,20 +1,20 @@
-//! Cycles driven one by one: requests, steps, faults and crashes in every order.
+//! Cycles driven one by one: requests, steps, faults, crashes and take-overs in every order.
 
 mod driven;
 mod model;
+mod simulation;
 
-use tempfile::TempDir;
-use testkit::wait_until;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::answers::{AnswerLimits, RequestKey};
-use crate::state_dir::StateDir;
-use crate::{Durability as D, Seen, WindowSpec};
-use driven::{Driven, copy_dir};
+use crate::image::Piece;
+use crate::{Durability, Replica, Seen, Shape, StateDir, WindowSpec};
+use driven::{CycleEnd, Driven, TestClock, faulty_disk};
 
-/// Four regions.
+/// Three regions.
 const SPEC: WindowSpec = WindowSpec {
-    capacity: 150_000,
+    capacity: 100_000,
     fpr: 1e-9,
     count: 3,
     whole_keys: false,
@@ -22,10 +22,16 @@ const SPEC: WindowSpec = WindowSpec {
 };
 const LIMITS: AnswerLimits = AnswerLimits {
     memory_bytes: 1 << 20,
-    time: Duration::from_secs(600),
+    time: Duration::from_secs(86_400),
 };
-/// Syncs in the background never.
-const LONG: D = D::Interval(Duration::from_secs(7200));
+
+fn shape(spec: WindowSpec) -> Shape {
+    Shape {
+        spec,
+        clock: "ticks".to_owned(),
+        answers: LIMITS,
+    }
+}
 
 fn key(n: u64) -> Key {
     let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -36,279 +42,382 @@ fn keys(numbers: impl IntoIterator<Item = u64>) -> Vec<Key> {
     numbers.into_iter().map(key).collect()
 }
 
-fn open(dir: &TempDir, durability: D) -> Driven {
-    Driven::open(dir.path(), SPEC, durability, 0)
+/// An owner whose segments are created when a test says so.
+struct Shipped {
+    clock: Arc<TestClock>,
+    driven: Driven,
 }
 
-/// The next segment names the group that it continues: without it the window could not be read.
-#[test]
-fn start_makes_the_log_that_it_reads_durable() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut driven = open(&dir, LONG);
-    driven.observe(keys([1])).unwrap();
-    let path = crate::log::segment_path(dir.path(), 1);
-    let bytes = path.metadata().unwrap().len();
-    assert!(driven.disk.synced_bytes(&path) < bytes);
-    drop(driven);
-    let restarted = open(&dir, LONG);
-    assert_eq!(restarted.disk.synced_bytes(&path), bytes);
-}
-
-/// The file has all acknowledged events: the next start reads them.
-#[test]
-fn failed_sync_of_an_interval_ends_the_thread() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut driven = open(&dir, D::Interval(Duration::from_millis(2)));
-    driven.observe(keys([1])).unwrap();
-    driven.disk.fail_syncs(1);
-    while driven.failure.is_none() {
-        let wait = driven.engine.idle_time();
-        driven.run_cycle(wait);
+impl Shipped {
+    fn start(spec: WindowSpec, durability: Durability) -> Self {
+        let clock = Arc::new(TestClock::default());
+        let replica = Replica::empty(shape(spec)).unwrap();
+        let take_over = replica
+            .take_over_as(&durability, 1, clock.uptime())
+            .unwrap();
+        let driven = Driven::start(replica, take_over, durability, &clock).unwrap();
+        Self { clock, driven }
     }
-    assert_eq!(driven.observe(keys([2])), Err(Failure::NotWritable));
-    let (mut restarted, _dir) = driven.crash(SPEC, LONG);
-    assert_eq!(restarted.counts(keys([1, 2])), [1, 0]);
+
+    fn run_cycle(&mut self) {
+        let end = self.driven.run_cycle();
+        assert!(matches!(end, CycleEnd::Running), "{end:?}");
+    }
+
+    /// Creates what is sealed; returns the bytes of each segment.
+    fn ship(&mut self) -> Vec<usize> {
+        let mut shipped = Vec::new();
+        while let Some(outgoing) = self.driven.outbox.first() {
+            shipped.push(outgoing.bytes.len());
+            self.driven.outbox.created(outgoing.number);
+        }
+        shipped
+    }
+
+    fn wait(&mut self, millis: u64) {
+        self.clock.advance(Duration::from_millis(millis));
+        self.run_cycle();
+    }
+
+    fn send<T>(
+        &mut self,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> oneshot::Receiver<Result<T, Failure>> {
+        let (reply, answer) = oneshot::channel();
+        self.driven.queue.push(request(reply)).unwrap();
+        self.run_cycle();
+        answer
+    }
+
+    fn observe_at(&mut self, keys: Vec<Key>, at: Option<u64>) -> Result<Observed, Failure> {
+        let retry = None;
+        let mut answer = self.send(|reply| Request::Observe {
+            keys,
+            at,
+            retry,
+            reply,
+        });
+        self.ship();
+        self.run_cycle();
+        answer.try_recv().unwrap_or(Err(Failure::NotDurable))
+    }
+
+    fn observe(&mut self, keys: Vec<Key>) -> Result<Vec<Seen>, Failure> {
+        self.observe_at(keys, None).map(|observed| observed.seen)
+    }
+
+    fn counts(&mut self, keys: Vec<Key>) -> Result<Vec<u16>, Failure> {
+        let mut answer = self.send(|reply| Request::Counts { keys, reply });
+        answer.try_recv().unwrap_or(Err(Failure::NotDurable))
+    }
+
+    fn state(&self) -> WindowState {
+        *self.driven.published.lock().unwrap()
+    }
 }
 
-/// The file system reports a failure once: a later sync of the same file succeeds.
+fn on_disk(dir: &tempfile::TempDir) -> Durability {
+    Durability::Disk(StateDir::open_on(dir.path(), faulty_disk()).unwrap())
+}
+
 #[test]
-fn failure_of_a_running_sync_is_found_by_the_next_sync() {
+fn segments_end_by_time_and_size() {
     let dir = tempfile::tempdir().unwrap();
-    let mut driven = open(&dir, D::Interval(Duration::from_millis(2)));
-    driven.observe(keys([1])).unwrap();
-    driven.disk.hang_syncs(true);
-    wait_until("a sync has begun", || {
-        driven.run_cycle(Duration::ZERO);
-        driven.disk.is_syncing()
+    let spec = WindowSpec {
+        count: 10_000,
+        ..SPEC
+    };
+    let mut owner = Shipped::start(spec, on_disk(&dir));
+    let push = |owner: &mut Shipped, keys| {
+        drop(owner.send(|reply| Request::Observe {
+            keys,
+            at: None,
+            retry: None,
+            reply,
+        }));
+    };
+    push(&mut owner, keys(0..1));
+    owner.wait(499);
+    assert_eq!(owner.driven.outbox.first(), None);
+    owner.wait(1);
+    let shipped = owner.ship();
+    assert_eq!(shipped.len(), 1);
+
+    // Idle.
+    owner.wait(4999);
+    assert!(owner.ship().is_empty());
+    owner.wait(1);
+    assert_eq!(owner.ship(), [shipped[0] - 20 - 13 - 14]);
+
+    // 14 bytes a change.
+    for _ in 0..10 {
+        push(&mut owner, keys(0..90_000));
+    }
+    owner.run_cycle();
+    let shipped = owner.ship();
+    assert_eq!(shipped.len(), 1);
+    assert!(shipped[0] > 8 << 20, "{shipped:?}");
+}
+
+#[test]
+fn segments_without_groups_are_sent_one_at_a_time() {
+    let mut owner = Shipped::start(SPEC, Durability::Store);
+    for _ in 0..5 {
+        owner.wait(6000);
+        // It is sent, and its answer comes late.
+        owner.driven.outbox.first().unwrap();
+    }
+    assert_eq!(owner.ship().len(), 1);
+    // The window has been away: the next one follows at once.
+    assert!(!owner.driven.shipping.progress().is_fresh);
+    owner.run_cycle();
+    assert_eq!(owner.ship().len(), 1);
+    assert!(owner.driven.shipping.progress().is_fresh);
+}
+
+#[test]
+fn window_refuses_while_its_segments_are_not_created() {
+    let dir = tempfile::tempdir().unwrap();
+    for durability in [on_disk(&dir), Durability::Store] {
+        let mut owner = Shipped::start(SPEC, durability);
+        assert_eq!(owner.observe(keys(0..1)).unwrap(), [Seen::New]);
+        owner.wait(9000);
+        assert_eq!(owner.counts(keys(0..1)).unwrap(), [1]);
+        owner.wait(1000);
+        assert!(!owner.driven.shipping.progress().is_fresh);
+        assert!(owner.counts(keys(0..1)).is_err());
+        assert!(owner.observe_at(keys(0..2), None).is_err());
+        // Nothing of it was counted.
+        owner.ship();
+        owner.run_cycle();
+        owner.ship();
+        assert_eq!(owner.counts(keys(0..2)).unwrap(), [1, 0]);
+    }
+}
+
+#[test]
+fn answer_of_a_process_that_was_paused_is_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = faulty_disk();
+    let state = StateDir::open_on(dir.path(), Arc::clone(&disk) as _).unwrap();
+    let mut owner = Shipped::start(SPEC, Durability::Disk(state));
+    let clock = Arc::clone(&owner.clock);
+    disk.pause_in_sync(Box::new(move || clock.advance(Duration::from_secs(60))));
+    assert!(owner.observe(keys(0..1)).is_err());
+    owner.wait(500);
+    assert_eq!(owner.ship().len(), 1);
+    // It is counted all the same.
+    assert_eq!(owner.observe(keys(0..1)).unwrap(), [Seen::Duplicate(2)]);
+}
+
+#[test]
+fn answers_of_the_store_are_sent_however_late_their_segment_is() {
+    let mut owner = Shipped::start(SPEC, Durability::Store);
+    let mut answer = owner.send(|reply| Request::Observe {
+        keys: keys(0..1),
+        at: None,
+        retry: None,
+        reply,
     });
-    driven.disk.fail_syncs(1);
-    driven.disk.hang_syncs(false);
-    wait_until("the sync has failed", || driven.disk.has_failed_syncs());
-    // The sync of a checkpoint, or of the end.
-    driven.engine.journal.as_mut().unwrap().sync().unwrap_err();
+    let outgoing = owner.driven.outbox.first().unwrap();
+    // Others are refused meanwhile, and do not wait.
+    owner.wait(20_000);
+    assert!(owner.counts(keys(0..1)).is_err());
+    assert!(answer.try_recv().is_err());
+    owner.driven.outbox.created(outgoing.number);
+    owner.run_cycle();
+    assert_eq!(answer.try_recv().unwrap().unwrap().seen, [Seen::New]);
 }
 
 #[test]
-fn retry_gets_the_first_answer_also_after_a_crash_and_a_checkpoint() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut driven = open(&dir, D::Fsync);
-    let first = driven.retry(keys([1, 1, 2]), 9, 1).unwrap();
-    assert_eq!(first.seen, [Seen::New, Seen::Duplicate(2), Seen::New]);
-    driven.set_time(1100);
-    let again = driven.retry(keys([1, 1, 2]), 9, 1).unwrap();
-    assert_eq!((&again.seen, again.is_repeated), (&first.seen, true));
-    assert_eq!(
-        driven.retry(keys([1, 1, 2]), 9, 2),
-        Err(Failure::RequestKeyReused)
-    );
-    // The checkpoint moves the answer to its segment.
-    driven.checkpoint();
-    let (mut driven, dir) = driven.crash(SPEC, D::Fsync);
-    driven.set_time(1600);
-    assert_eq!(
-        driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen,
-        first.seen
-    );
-    assert_eq!(driven.counts(keys([1, 2])), [2, 1]);
-    driven.set_time(1601);
-    let late = driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen;
-    assert_eq!(
-        late,
-        [Seen::Duplicate(3), Seen::Duplicate(3), Seen::Duplicate(2)]
-    );
-    drop(dir);
-}
-
-#[test]
-fn kept_answers_make_no_checkpoint_due() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut driven = open(&dir, D::Fsync);
-    driven.observe(keys(0..1000)).unwrap();
-    let log_bytes = driven.state().log_bytes;
-    for request_key in 0..100 {
-        driven.retry(keys(0..1), request_key, 1).unwrap();
+fn table_is_due_after_a_long_log() {
+    let mut owner = Shipped::start(SPEC, Durability::Store);
+    for n in 0..9999 {
+        assert!(!owner.state().is_table_due, "{n}");
+        owner.clock.advance(Duration::from_secs(5));
+        owner.run_cycle();
+        owner.ship();
+        owner.run_cycle();
     }
-    // The first ones count the key up to 3.
-    assert!(driven.state().log_bytes < log_bytes + 100);
-    let answers = driven.state().answers_bytes;
-    assert!(answers >= 100 * 128);
-    let before = driven.engine.journal.as_ref().unwrap().bytes.answers;
-    driven.checkpoint();
-    assert_eq!(driven.state().log_bytes, 0);
-    assert_eq!(
-        driven.engine.journal.as_ref().unwrap().bytes.answers,
-        before
-    );
+    owner.observe(keys(0..1)).unwrap();
+    assert_eq!(owner.state().log_segments, 10_001);
+    assert!(owner.state().is_table_due);
+
+    let (reply, mut copy) = oneshot::channel();
+    owner.driven.queue.push(Request::Table { reply }).unwrap();
+    owner.run_cycle();
+    let mut copy = copy.try_recv().unwrap().unwrap();
+    assert_eq!(copy.number(), 10_002);
+    owner.observe(keys(1..2)).unwrap();
+    while !matches!(copy.try_piece(), Some(Piece::End)) {
+        owner.run_cycle();
+    }
+    assert!(!owner.state().is_table_due);
+    copy.completed();
+    owner.run_cycle();
+    assert_eq!(owner.state().log_segments, 1);
+    assert!(!owner.state().is_table_due);
+}
+
+#[test]
+fn table_ends_after_the_segments_of_its_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut owner = Shipped::start(SPEC, on_disk(&dir));
+    let (reply, mut copy) = oneshot::channel();
+    owner.driven.queue.push(Request::Table { reply }).unwrap();
+    owner.run_cycle();
+    let mut copy = copy.try_recv().unwrap().unwrap();
+    drop(owner.send(|reply| Request::Observe {
+        keys: keys(0..100),
+        at: None,
+        retry: None,
+        reply,
+    }));
+    let mut pieces = Vec::new();
+    for _ in 0..20 {
+        pieces.extend(copy.try_piece());
+        owner.run_cycle();
+    }
+    // The head and three regions.
+    assert_eq!(pieces.len(), 4);
+    owner.wait(500);
+    assert!(copy.try_piece().is_none());
+    owner.ship();
+    owner.run_cycle();
+    assert!(matches!(copy.try_piece(), Some(Piece::End)));
 }
 
 #[test]
 fn events_that_find_no_room_are_new_and_not_reported() {
-    let dir = tempfile::tempdir().unwrap();
     let spec = WindowSpec {
         capacity: 1,
         whole_keys: true,
         ..SPEC
     };
-    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
+    let mut owner = Shipped::start(spec, Durability::Store);
     // Room for 32 keys.
     for is_repeated in [false, true] {
-        let seen = driven.retry(keys(0..100), 1, 1).unwrap();
-        assert_eq!(
-            (seen.seen, seen.is_repeated),
-            (vec![Seen::New; 100], is_repeated)
-        );
+        let mut answer = owner.send(|reply| Request::Observe {
+            keys: keys(0..100),
+            at: None,
+            retry: Some((RequestKey([1; 16]), [1; 16])),
+            reply,
+        });
+        owner.ship();
+        owner.run_cycle();
+        let seen = answer.try_recv().unwrap().unwrap();
+        assert_eq!(seen.seen, [Seen::New; 100]);
+        assert_eq!(seen.is_repeated, is_repeated);
     }
-    assert_eq!(driven.state().window.full, 68);
-    assert_eq!(driven.heard.lock().unwrap().reached.len(), 32);
+    assert_eq!(owner.state().window.full, 68);
+    assert_eq!(owner.driven.heard.lock().unwrap().reached.len(), 32);
 }
 
 #[test]
-fn thresholds_are_reported_once_per_key() {
-    let dir = tempfile::tempdir().unwrap();
+fn thresholds_and_departures_are_reported() {
     let spec = WindowSpec {
         count: 2,
         whole_keys: true,
         ..SPEC
     };
-    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
+    let mut owner = Shipped::start(spec, Durability::Store);
     for _ in 0..5 {
-        driven.observe(keys([1, 1, 2])).unwrap();
+        owner.observe(keys([1, 1, 2])).unwrap();
     }
-    let mut reached = std::mem::take(&mut driven.heard.lock().unwrap().reached);
+    let heard = Arc::clone(&owner.driven.heard);
+    let mut reached = std::mem::take(&mut heard.lock().unwrap().reached);
     reached.sort_unstable();
     let mut expected = vec![(1, key(1)), (1, key(2)), (2, key(1)), (2, key(2))];
     expected.sort_unstable();
     assert_eq!(reached, expected);
-    driven.forget(keys([1])).unwrap();
-    driven.set_tick(129);
-    while driven.heard.lock().unwrap().left.len() < 2 {
-        driven.run_cycle(Duration::ZERO);
+    let mut forgotten = owner.send(|reply| Request::Forget {
+        keys: keys([1]),
+        reply,
+    });
+    owner.ship();
+    owner.run_cycle();
+    assert_eq!(forgotten.try_recv().unwrap().unwrap(), [true]);
+    owner.clock.advance_tick(129);
+    while heard.lock().unwrap().left.len() < 2 {
+        owner.run_cycle();
     }
-    assert_eq!(driven.heard.lock().unwrap().left, [key(1), key(2)]);
-    driven.observe(keys([1])).unwrap();
-    assert_eq!(driven.heard.lock().unwrap().reached, [(1, key(1))]);
+    assert_eq!(heard.lock().unwrap().left, [key(1), key(2)]);
+    owner.observe(keys([1])).unwrap();
+    assert_eq!(heard.lock().unwrap().reached, [(1, key(1))]);
 }
 
 /// Day windows are swept seldom, and a device of yesterday may be erased today.
 #[test]
-fn day_leaves_memory_and_checkpoints_at_midnight() {
-    let dir = tempfile::tempdir().unwrap();
+fn day_leaves_memory_and_tables_at_midnight() {
     let spec = WindowSpec {
         whole_keys: true,
         lifetime: 1,
         ..SPEC
     };
-    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
-    driven.observe(keys([1, 2])).unwrap();
-    let (before, lists) = (driven.state().changes, driven.heard.lock().unwrap().lists);
-    driven.set_tick(1);
-    let saved = driven.begin_checkpoint();
-    let path = driven.finish(saved).unwrap().unwrap().path;
-    while driven.engine.sweep.remaining > 0 {
-        driven.run_cycle(Duration::ZERO);
+    let mut owner = Shipped::start(spec, Durability::Store);
+    owner.observe(keys([1, 2])).unwrap();
+    let lists = owner.driven.heard.lock().unwrap().lists;
+    owner.clock.advance_tick(1);
+    let (reply, mut copy) = oneshot::channel();
+    owner.driven.queue.push(Request::Table { reply }).unwrap();
+    owner.run_cycle();
+    let mut copy = copy.try_recv().unwrap().unwrap();
+    let mut table = Vec::new();
+    loop {
+        owner.run_cycle();
+        let Some(piece) = copy.try_piece() else {
+            continue;
+        };
+        table.extend(piece.encode().unwrap());
+        if matches!(piece, Piece::End) {
+            break;
+        }
     }
-    assert_eq!(driven.heard.lock().unwrap().lists, lists + 1);
-    driven.run_cycle(Duration::ZERO);
-    assert!(
-        driven.state().changes > before,
-        "the next checkpoint is another"
-    );
-    let (head, file) = crate::checkpoint::read_head(&path).unwrap();
-    let mut window = Window::with_secret(spec, head.tick, head.secret).unwrap();
-    crate::checkpoint::read_regions(&path, &head, file, &mut window).unwrap();
+    while owner.driven.engine.sweep.remaining > 0 {
+        owner.run_cycle();
+    }
+    assert_eq!(owner.driven.heard.lock().unwrap().lists, lists + 1);
+    let mut replica = Replica::from_table(shape(spec), &table[..]).unwrap();
     for key in keys([1, 2]) {
-        assert!(!window.holds(&key) && !driven.engine.window.holds(&key));
+        let window = &mut owner.driven.engine.window;
+        assert!(!replica.window.holds(&key) && !window.holds(&key));
     }
-}
-
-#[test]
-fn checkpoint_is_refused_for_every_damaged_byte() {
-    let dir = tempfile::tempdir().unwrap();
-    let spec = WindowSpec {
-        capacity: 1000,
-        ..SPEC
-    };
-    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
-    driven.observe(keys([1, 2, 2])).unwrap();
-    let path = driven.checkpoint().path;
-    assert_eq!(driven.state().checkpoint_unix_seconds, 77);
-    drop(driven);
-    let copy = copy_dir(dir.path());
-    // The log before it is gone.
-    assert_eq!(std::fs::read_dir(copy.path()).unwrap().count(), 3);
-    let path = copy.path().join(path.file_name().unwrap());
-    let whole = std::fs::read(&path).unwrap();
-    let shape = Shape {
-        spec,
-        clock: "ticks".to_owned(),
-        answers: LIMITS,
-    };
-    let locked = StateDir::lock(copy.path()).unwrap();
-    for at in 0..whole.len() {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 0x40;
-        std::fs::write(&path, &bytes).unwrap();
-        assert!(locked.load(&shape, 0).is_err(), "byte {at}");
-    }
-}
-
-#[test]
-fn failed_checkpoint_leaves_the_one_before_and_the_log() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut driven = open(&dir, D::Fsync);
-    driven.observe(keys([1])).unwrap();
-    let log_bytes = driven.state().log_bytes;
-    // The rename fails.
-    let obstacle = crate::checkpoint::checkpoint_path(dir.path(), 2);
-    std::fs::create_dir(&obstacle).unwrap();
-    let saved = driven.begin_checkpoint();
-    assert!(driven.finish(saved).is_err());
-    assert!(!driven.state().may_checkpoint, "the next attempt waits");
-    assert!(!dir.path().join("checkpoint.tmp").exists());
-    assert_eq!(driven.state().log_bytes, log_bytes);
-    std::fs::remove_dir(obstacle).unwrap();
-    let (mut restarted, _dir) = driven.crash(SPEC, D::Fsync);
-    assert_eq!(restarted.counts(keys([1])), [1]);
-    assert_eq!(restarted.state().log_bytes, log_bytes);
 }
 
 #[test]
 fn events_of_an_expired_tick_are_refused_and_leave_nothing() {
-    let dir = tempfile::tempdir().unwrap();
     let spec = WindowSpec {
         lifetime: 1,
         ..SPEC
     };
-    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 7);
-    let retry = Some((RequestKey([1; 16]), [1; 16]));
-    let observe = |driven: &mut Driven, at| {
-        driven.ask(|reply| Request::Observe {
-            keys: keys([1]),
-            at: Some(at),
-            retry,
+    let mut owner = Shipped::start(spec, Durability::Store);
+    owner.clock.advance_tick(7);
+    let refused = owner.observe_at(keys([1]), Some(6));
+    assert_eq!(refused, Err(Failure::Late));
+    assert_eq!(owner.counts(keys([1])).unwrap(), [0]);
+    let seen = owner.observe_at(keys([1]), Some(7)).unwrap().seen;
+    assert_eq!(seen, [Seen::New]);
+    owner.clock.advance_tick(1);
+    let refused = owner.observe_at(keys([2]), Some(7));
+    assert_eq!(refused, Err(Failure::Late));
+}
+
+#[test]
+fn request_key_of_another_request_is_refused() {
+    let mut owner = Shipped::start(SPEC, Durability::Store);
+    let mut ask = |request, numbers: std::ops::Range<u64>| {
+        let mut answer = owner.send(|reply| Request::Observe {
+            keys: keys(numbers),
+            at: None,
+            retry: Some((RequestKey([1; 16]), [request; 16])),
             reply,
-        })
+        });
+        owner.ship();
+        owner.run_cycle();
+        answer.try_recv().unwrap()
     };
-    assert_eq!(observe(&mut driven, 6), Err(Failure::Late));
-    assert_eq!(driven.counts(keys([1])), [0]);
-    assert!(!observe(&mut driven, 7).unwrap().is_repeated);
-    // The first answer comes again, although the day has ended.
-    driven.set_tick(8);
-    assert!(observe(&mut driven, 7).unwrap().is_repeated);
-    let late = driven.ask(|reply| Request::Observe {
-        keys: keys([2]),
-        at: Some(7),
-        retry: None,
-        reply,
-    });
-    assert_eq!(late, Err(Failure::Late));
-    // A clock that was set back: its tick is the present.
-    driven.set_tick(7);
-    let now = driven.ask(|reply| Request::Observe {
-        keys: keys([3]),
-        at: Some(7),
-        retry: None,
-        reply,
-    });
-    assert_eq!(now.unwrap().seen, [Seen::New]);
+    assert!(!ask(1, 0..3).unwrap().is_repeated);
+    assert!(ask(1, 0..3).unwrap().is_repeated);
+    assert_eq!(ask(2, 0..3), Err(Failure::RequestKeyReused));
+    assert_eq!(ask(1, 0..4), Err(Failure::RequestKeyReused));
 }

@@ -1,16 +1,16 @@
-use std::path::Path;
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+//! Windows with their thread and a shipper.
 
-use tempfile::TempDir;
-use testkit::wait_until;
-use tokio::time::timeout;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::task::JoinHandle as Task;
 
 use super::*;
 use crate::answers::AnswerLimits;
 use crate::disk::tests::FaultyDisk;
-use crate::{Durability, LogError, Now, Seen, WindowSpec};
+use crate::{Now, Outgoing, Seen, Shape, StateDir, WindowSpec};
 
 const SPEC: WindowSpec = WindowSpec {
     capacity: 400_000,
@@ -28,288 +28,315 @@ fn keys(numbers: std::ops::Range<u64>) -> Vec<Key> {
     numbers.map(key).collect()
 }
 
-fn shape(spec: WindowSpec, clock: &str) -> Shape {
-    let answers = AnswerLimits {
-        memory_bytes: 1 << 20,
-        time: Duration::from_secs(600),
-    };
+fn shape() -> Shape {
     Shape {
-        spec,
-        clock: clock.to_owned(),
-        answers,
+        spec: SPEC,
+        clock: "ticks".to_owned(),
+        answers: AnswerLimits {
+            memory_bytes: 1 << 20,
+            time: Duration::from_secs(600),
+        },
     }
 }
 
-fn settings(durability: Durability) -> Settings {
-    let clock = || {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        Now {
-            tick: 0,
-            seconds: wall.as_secs(),
-        }
-    };
+fn settings() -> Settings {
     Settings {
-        durability,
-        clock: Box::new(clock),
+        clock: Box::new(|| Now {
+            tick: 0,
+            seconds: 1000,
+        }),
         listener: None,
     }
 }
 
-fn open_as(dir: &Path, shape: &Shape, durability: Durability) -> Result<WindowHandle, OpenError> {
-    let dir = StateDir::lock(dir)?;
-    let loaded = dir.load(shape, 0)?;
-    WindowHandle::start(dir, loaded, settings(durability))
+/// Segments and tables that were created.
+#[derive(Clone, Default)]
+struct Store {
+    segments: Arc<Mutex<BTreeMap<u64, Bytes>>>,
+    tables: Arc<Mutex<BTreeMap<u64, Vec<u8>>>>,
+    /// Puts wait.
+    is_away: Arc<AtomicBool>,
 }
 
-fn open(dir: &Path, durability: Durability) -> WindowHandle {
-    open_as(dir, &shape(SPEC, "ticks"), durability).unwrap()
-}
-
-/// The files as a crash would leave them, while no checkpoint is written.
-fn crash(dir: &TempDir) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-    }
-    copy
-}
-
-#[tokio::test]
-async fn full_disk_ends_the_window_and_the_next_start_has_what_was_acknowledged() {
-    for durability in [
-        Durability::Fsync,
-        Durability::Interval(Duration::from_millis(10)),
-    ] {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = Arc::new(FaultyDisk::default());
-        let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
-        let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
-        let window = WindowHandle::start(locked, loaded, settings(durability)).unwrap();
-        window.observe(keys(0..1), None, None).await.unwrap();
-        disk.fill(u32::MAX);
-        let refused = Err(Failure::NotWritable);
-        assert_eq!(window.observe(keys(0..2), None, None).await, refused);
-        wait_until("the end of the thread", || window.has_ended());
-        assert!(!window.state().is_writable);
-        assert_eq!(window.observe(keys(2..3), None, None).await, refused);
-        assert!(window.counts(keys(0..1)).await.is_err());
-        assert!(window.checkpoint(0).await.is_err());
-        for _ in 0..2 {
-            assert!(window.close(0).await.is_err());
+impl Store {
+    fn create(&self, number: u64, bytes: &Bytes) -> bool {
+        let mut segments = self.segments.lock().unwrap();
+        let is_new = !segments.contains_key(&number);
+        if is_new {
+            segments.insert(number, bytes.clone());
         }
-        drop(window);
-        let restarted = open(dir.path(), durability);
-        assert_eq!(restarted.counts(keys(0..3)).await.unwrap(), [1, 0, 0]);
+        is_new
     }
-}
 
-/// The window counts as writable meanwhile: only the missing answers show it.
-#[tokio::test]
-async fn hung_sync_delays_answers_and_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = Arc::new(FaultyDisk::default());
-    let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
-    let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
-    let window = WindowHandle::start(locked, loaded, settings(Durability::Fsync)).unwrap();
-    disk.hang_syncs(true);
-    let mut observed = pin!(window.observe(keys(0..1), None, None));
-    let mut counts = pin!(window.counts(keys(0..2)));
-    assert!(timeout(Duration::ZERO, observed.as_mut()).await.is_err());
-    wait_until("a sync hangs", || disk.is_syncing());
-    assert!(timeout(Duration::ZERO, counts.as_mut()).await.is_err());
-    assert!(window.state().is_writable);
-    disk.hang_syncs(false);
-    assert_eq!(observed.await.unwrap().seen, [Seen::New]);
-    assert_eq!(counts.await.unwrap(), [1, 0]);
-}
+    fn read(&self, number: u64) -> Option<Bytes> {
+        self.segments.lock().unwrap().get(&number).cloned()
+    }
 
-#[tokio::test]
-async fn closed_window_refuses_and_its_files_need_no_log() {
-    let dir = tempfile::tempdir().unwrap();
-    let long = Durability::Interval(Duration::from_secs(7200));
-    let window = open(dir.path(), long);
-    window.observe(keys(0..1000), None, None).await.unwrap();
-    let saved = window.close(7).await.unwrap().unwrap();
-    assert_eq!(
-        window.observe(keys(0..1), None, None).await,
-        Err(Failure::NotWritable)
-    );
-    assert!(window.checkpoint(0).await.is_err());
-    assert!(!window.state().is_writable);
-    drop(window);
-    for entry in std::fs::read_dir(dir.path()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.to_string_lossy().contains("log-") {
-            std::fs::remove_file(path).unwrap();
+    /// A replica of the newest table and the segments after it.
+    fn replica(&self) -> Replica {
+        let mut replica = match self.tables.lock().unwrap().last_key_value() {
+            Some((_, table)) => Replica::from_table(shape(), &table[..]).unwrap(),
+            None => Replica::empty(shape()).unwrap(),
+        };
+        while let Some(bytes) = self.read(replica.next_segment()) {
+            replica.apply(&bytes).unwrap();
         }
+        replica
     }
-    assert!(saved.path.exists());
-    let restarted = open(dir.path(), long);
-    assert_eq!(
-        restarted.counts(keys(0..1001)).await.unwrap(),
-        [vec![1; 1000], vec![0]].concat()
-    );
-}
 
-/// The file system reports a failed sync once: a second close finds nothing to sync.
-#[tokio::test]
-async fn second_close_after_a_failed_sync_is_no_success() {
-    for failing in [1, 2, 3] {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = Arc::new(FaultyDisk::default());
-        let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
-        let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
-        let long = Durability::Interval(Duration::from_secs(7200));
-        let window = WindowHandle::start(locked, loaded, settings(long)).unwrap();
-        window.observe(keys(0..10), None, None).await.unwrap();
-        disk.fail_syncs(failing);
-        for _ in 0..3 {
-            assert!(window.close(0).await.is_err(), "{failing}");
+    /// Takes the window over, and ships its segments.
+    fn start(&self, durability: Durability) -> (WindowHandle, Task<()>) {
+        let (window, outbox) = self.begin(durability);
+        let store = self.clone();
+        let shipper = tokio::spawn(async move { store.ship(&outbox).await });
+        (window, shipper)
+    }
+
+    fn begin(&self, durability: Durability) -> (WindowHandle, Outbox) {
+        let replica = self.replica();
+        let take_over = replica.take_over(&durability).unwrap();
+        assert!(self.create(take_over.number, &take_over.bytes));
+        WindowHandle::start(replica, take_over, durability, settings()).unwrap()
+    }
+
+    async fn ship(&self, outbox: &Outbox) {
+        while let Some(Outgoing { number, bytes, .. }) = outbox.next().await {
+            while self.is_away.load(Ordering::Acquire) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if self.create(number, &bytes) {
+                outbox.created(number);
+            } else {
+                outbox.lost("another owner");
+            }
         }
     }
 }
 
-#[tokio::test]
-async fn window_in_memory_counts_and_has_no_checkpoint() {
-    let window = WindowHandle::in_memory(shape(SPEC, "ticks"), settings(Durability::None)).unwrap();
-    let seen = window
-        .observe([keys(0..2), keys(0..1)].concat(), None, None)
-        .await
-        .unwrap()
-        .seen;
-    assert_eq!(seen, [Seen::New, Seen::New, Seen::Duplicate(2)]);
-    assert_eq!(window.forget(keys(1..3)).await.unwrap(), [true, false]);
-    assert!(window.checkpoint(0).await.unwrap().is_none());
-    assert_eq!(window.state().window.entries, 1);
-    assert!(window.close(0).await.unwrap().is_none());
-}
-
-#[tokio::test]
-async fn second_process_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let _window = open(dir.path(), Durability::Fsync);
-    let second = open_as(dir.path(), &shape(SPEC, "ticks"), Durability::Fsync);
-    assert!(matches!(second, Err(OpenError::Locked { .. })));
-}
-
-#[tokio::test]
-async fn files_of_another_window_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    drop(open(dir.path(), Durability::Fsync));
-    let refused = |spec, clock| {
-        let opened = open_as(dir.path(), &shape(spec, clock), Durability::Fsync);
-        opened.err().unwrap().to_string()
-    };
-    let larger = refused(
-        WindowSpec {
-            capacity: 500_000,
-            ..SPEC
-        },
-        "ticks",
-    );
-    let expected = "expected ticks, capacity 500000, wide slots, found ticks, capacity 400000";
-    assert!(larger.contains(expected), "{larger}");
-    let more = WindowSpec {
-        capacity: SPEC.capacity + 1,
-        ..SPEC
-    };
-    assert_eq!(more.layout(), SPEC.layout());
-    assert!(refused(more, "ticks").contains("capacity 400001"));
-    assert!(refused(SPEC, "days").contains("expected days"));
-    open(dir.path(), Durability::Fsync);
-}
-
-#[tokio::test]
-async fn damage_in_the_middle_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let window = open(dir.path(), Durability::Fsync);
-    for n in 0..5 {
-        window.observe(keys(n..n + 1), None, None).await.unwrap();
+async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let copy = crash(&dir);
-    let path = crate::log::segment_path(copy.path(), 1);
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes[70] ^= 1;
-    std::fs::write(&path, &bytes).unwrap();
-    let reopened = || open_as(copy.path(), &shape(SPEC, "ticks"), Durability::Fsync);
-    let refused = reopened().err().unwrap();
-    assert!(
-        matches!(refused, OpenError::Log(LogError::Damaged { .. })),
-        "{refused}"
-    );
-    std::fs::remove_file(copy.path().join("checkpoint-0000000000000001")).unwrap();
-    let refused = reopened().err().unwrap();
-    assert!(
-        matches!(refused, OpenError::NoCheckpoint { .. }),
-        "{refused}"
-    );
 }
 
-/// Checkpoints beside traffic of many tasks, and crashes in between.
+fn disk(dir: &tempfile::TempDir) -> Durability {
+    Durability::Disk(StateDir::open(dir.path()).unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn checkpoints_beside_traffic_lose_nothing() {
+async fn answers_of_the_store_wait_for_their_segment() {
+    let store = Store::default();
+    let (window, _shipper) = store.start(Durability::Store);
+    let seen = window.observe(keys(0..2), None, None).await.unwrap().seen;
+    assert_eq!(seen, [Seen::New; 2]);
+    assert_eq!(store.segments.lock().unwrap().len(), 2);
+
+    store.is_away.store(true, Ordering::Release);
+    let waiting = {
+        let window = window.clone();
+        tokio::spawn(async move { window.observe(keys(1..3), None, None).await })
+    };
+    wait_until("a group", || window.state().unshipped_age > Duration::ZERO).await;
+    let counts = window.counts(keys(0..3));
+    let counts = tokio::time::timeout(Duration::from_millis(50), counts).await;
+    assert!(counts.is_err() && !waiting.is_finished());
+    store.is_away.store(false, Ordering::Release);
+    let seen = waiting.await.unwrap().unwrap().seen;
+    assert_eq!(seen, [Seen::Duplicate(2), Seen::New]);
+    assert_eq!(window.counts(keys(0..3)).await.unwrap(), [1, 2, 1]);
+    let state = window.state();
+    assert_eq!(state.unshipped_age, Duration::ZERO);
+    assert!(state.is_writable);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_window_is_released_with_all_of_its_groups() {
     let dir = tempfile::tempdir().unwrap();
-    let window = open(dir.path(), Durability::Fsync);
-    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    for is_disk in [true, false] {
+        let store = Store::default();
+        let durability = if is_disk {
+            disk(&dir)
+        } else {
+            Durability::Store
+        };
+        let (window, shipper) = store.start(durability);
+        window.observe(keys(0..1000), None, None).await.unwrap();
+        assert!(window.close().await);
+        shipper.await.unwrap();
+        assert!(window.has_ended() && !window.state().is_writable);
+        let refused = window.observe(keys(0..1), None, None).await;
+        assert_eq!(refused, Err(Failure::NotDurable));
+        assert!(window.begin_table().await.is_err());
+        let mut replica = store.replica();
+        assert!(replica.is_released());
+        assert!(replica.may_take_over_at_once(&Durability::Store).unwrap());
+        assert_eq!(replica.window.counts(&keys(0..1000)), [1; 1000]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directory_has_only_what_the_store_has_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::default();
+    let (window, outbox) = store.begin(disk(&dir));
+    window.observe(keys(0..10), None, None).await.unwrap();
+    drop(window);
+    drop(outbox);
+    // The directory has the events, the store has not.
+    assert_eq!(store.replica().window.counts(&keys(0..10)), [0; 10]);
+
+    let (window, shipper) = store.start(disk(&dir));
+    assert_eq!(
+        window.counts(keys(0..11)).await.unwrap(),
+        [vec![1; 10], vec![0]].concat()
+    );
+    assert_eq!(store.replica().window.counts(&keys(0..10)), [1; 10]);
+    window.observe(keys(5..11), None, None).await.unwrap();
+    let logs = || {
+        let names = std::fs::read_dir(dir.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("log-")).count()
+    };
+    // Half a second later it is shipped.
+    wait_until("the segment", || store.segments.lock().unwrap().len() == 3).await;
+    wait_until("its removal", || logs() == 1).await;
+    assert!(window.close().await);
+    shipper.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_disk_ends_the_window_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::default();
+    let faulty = Arc::new(FaultyDisk::default());
+    let state = StateDir::open_on(dir.path(), Arc::clone(&faulty) as _).unwrap();
+    let (window, _shipper) = store.start(Durability::Disk(state));
+    window.observe(keys(0..1), None, None).await.unwrap();
+    faulty.fill(u32::MAX);
+    let refused = Err(Failure::NotDurable);
+    assert_eq!(window.observe(keys(0..2), None, None).await, refused);
+    wait_until("the end of the thread", || window.has_ended()).await;
+    assert!(!window.state().is_writable);
+    assert_eq!(window.observe(keys(2..3), None, None).await, refused);
+    assert!(window.counts(keys(0..1)).await.is_err());
+    assert!(!window.close().await);
+    drop(window);
+    let (restarted, _shipper) = store.start(disk(&dir));
+    assert_eq!(restarted.counts(keys(0..3)).await.unwrap(), [1, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn window_that_another_process_has_taken_answers_nothing() {
+    let store = Store::default();
+    let (window, shipper) = store.start(Durability::Store);
+    window.observe(keys(0..1), None, None).await.unwrap();
+    let (other, _shipper) = store.start(Durability::Store);
+    let refused = window.observe(keys(1..2), None, None).await;
+    assert_eq!(refused, Err(Failure::NotDurable));
+    wait_until("the end of the thread", || window.has_ended()).await;
+    shipper.await.unwrap();
+    assert!(!window.close().await);
+    let seen = other.observe(keys(0..2), None, None).await.unwrap().seen;
+    assert_eq!(seen, [Seen::Duplicate(2), Seen::New]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn window_ends_with_its_shipper() {
+    let store = Store::default();
+    let (window, outbox) = store.begin(Durability::Store);
+    drop(outbox);
+    wait_until("the end of the thread", || window.has_ended()).await;
+}
+
+/// Begins a copy once the one before is noted as complete.
+async fn begin_table(window: &WindowHandle) -> TableCopy {
+    loop {
+        match window.begin_table().await {
+            Ok(copy) => return copy,
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
+}
+
+/// Copies beside traffic of many tasks.
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_beside_traffic_lose_nothing() {
+    let store = Store::default();
+    let dir = tempfile::tempdir().unwrap();
+    let (window, _shipper) = store.start(disk(&dir));
     let is_stopping = Arc::new(AtomicBool::new(false));
-    let tasks: Vec<_> = (0..8_u64)
-        .map(|task| {
-            let (window, acknowledged) = (window.clone(), Arc::clone(&acknowledged));
-            let is_stopping = Arc::clone(&is_stopping);
-            tokio::spawn(async move {
-                for batch in (0..50).take_while(|_| !is_stopping.load(Ordering::Acquire)) {
-                    let first = (task << 40) + batch * 500;
-                    let keys = keys(first..first + 500);
-                    let seen = window.observe(keys.clone(), None, None).await.unwrap().seen;
-                    assert!(seen.iter().all(|seen| *seen == Seen::New));
-                    acknowledged.lock().unwrap().extend(keys);
-                }
-            })
-        })
-        .collect();
-    for _ in 0..5 {
-        window.checkpoint(0).await.unwrap().unwrap();
-        // Events acknowledged before the copy begins must be in it.
-        let expected = acknowledged.lock().unwrap().clone();
-        let restarted = open(crash(&dir).path(), Durability::Fsync);
-        assert!(
-            restarted
-                .counts(expected)
-                .await
-                .unwrap()
-                .iter()
-                .all(|count| *count == 1)
-        );
+    let mut tasks = Vec::new();
+    for task in 0..4_u64 {
+        let window = window.clone();
+        let is_stopping = Arc::clone(&is_stopping);
+        tasks.push(tokio::spawn(async move {
+            let mut sent = 0;
+            while sent < 40_000 && !is_stopping.load(Ordering::Acquire) {
+                let first = (task << 40) + sent;
+                let keys = keys(first..first + 500);
+                let seen = window.observe(keys, None, None).await.unwrap().seen;
+                assert_eq!(seen, [Seen::New; 500]);
+                sent += 500;
+            }
+            sent
+        }));
+    }
+    for _ in 0..3 {
+        let mut copy = begin_table(&window).await;
+        // One at a time.
+        assert!(window.begin_table().await.is_err());
+        let mut table = Vec::new();
+        while let Some(block) = copy.next_block().await.unwrap() {
+            table.extend(block);
+        }
+        let number = copy.number();
+        store.tables.lock().unwrap().insert(number, table);
+        copy.completed();
+        store.segments.lock().unwrap().retain(|it, _| *it >= number);
     }
     is_stopping.store(true, Ordering::Release);
+    let mut sent = Vec::new();
     for task in tasks {
-        task.await.unwrap();
+        sent.push(task.await.unwrap());
+    }
+    assert!(window.close().await);
+    let mut replica = store.replica();
+    for (task, sent) in (0..).zip(sent) {
+        let first = (task as u64) << 40;
+        let counts = replica.window.counts(&keys(first..first + sent));
+        assert!(counts.iter().all(|count| *count == 1));
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn panic_of_the_thread_ends_the_window() {
-    let dir = tempfile::tempdir().unwrap();
-    let locked = StateDir::lock(dir.path()).unwrap();
-    let loaded = locked.load(&shape(SPEC, "ticks"), 0).unwrap();
+    let store = Store::default();
     let fails = Arc::new(AtomicBool::new(false));
     let clock = {
-        let (fails, mut settings) = (Arc::clone(&fails), settings(Durability::Fsync));
+        let fails = Arc::clone(&fails);
         move || {
             assert!(!fails.load(Ordering::Relaxed), "a clock that fails");
-            (settings.clock)()
+            Now {
+                tick: 0,
+                seconds: 0,
+            }
         }
     };
     let settings = Settings {
         clock: Box::new(clock),
-        ..settings(Durability::Fsync)
+        listener: None,
     };
-    let window = WindowHandle::start(locked, loaded, settings).unwrap();
-    window.observe(keys(0..1), None, None).await.unwrap();
+    let replica = store.replica();
+    let take_over = replica.take_over(&Durability::Store).unwrap();
+    assert!(store.create(take_over.number, &take_over.bytes));
+    let started = WindowHandle::start(replica, take_over, Durability::Store, settings);
+    let (window, outbox) = started.unwrap();
     assert!(!window.has_ended());
     fails.store(true, Ordering::Relaxed);
-    window.observe(keys(0..1), None, None).await.unwrap_err();
-    wait_until("the end of the thread", || window.has_ended());
+    window.counts(keys(0..1)).await.unwrap_err();
+    wait_until("the end of the thread", || window.has_ended()).await;
     assert!(!window.state().is_writable);
+    assert!(outbox.next().await.is_none());
 }

@@ -4,10 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rtad_config::values::{
-    DAY, MILLISECOND, MINUTE, SECOND, Time, accepted_time, as_size, as_time, filled, parse_time,
-    size, text, time,
-};
+use rtad_config::values::{Time, accepted_time, as_size, filled, parse_time, size, text};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -15,7 +12,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::super::super::scopes::Scope;
 use super::callback::CallbackConfig;
 
-const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 const LENGTHS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(28 * 24 * 3600);
 
@@ -56,37 +52,19 @@ impl fmt::Display for Length {
 }
 
 /// The whole file.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default, deny_unknown_fields)]
 pub struct File {
-    /// Directory of the windows' files. Required unless each window has `durability = "none"`.
+    /// Directory of events that the store does not have yet. Required for windows with `durability =
+    /// "disk"`.
     pub(super) state_dir: Option<PathBuf>,
-    /// Time for which the owner of a window accepts events without an answer of the store.
-    #[serde(
-        deserialize_with = "time::<_, _, SECOND, DAY>",
-        serialize_with = "as_time"
-    )]
-    pub(super) lease: Duration,
     /// Tokens that may use some routes; see `[[token]]`.
     pub(super) token: Vec<TokenTable>,
     /// Event windows; see `[[window]]`.
     pub(super) window: Vec<WindowTable>,
     /// Audiences that follow windows; see `[[audience]]`.
     pub(super) audience: Vec<AudienceTable>,
-}
-
-impl Default for File {
-    fn default() -> Self {
-        let (token, window, audience) = Default::default();
-        Self {
-            state_dir: None,
-            lease: DEFAULT_LEASE,
-            token,
-            window,
-            audience,
-        }
-    }
 }
 
 /// Tokens with the same scopes.
@@ -122,24 +100,10 @@ pub struct WindowTable {
     /// Highest count of a key; 1 only tells new keys from duplicates, in half of the memory.
     #[serde(default = "one")]
     pub(super) count: u16,
-    /// Events that survive: `fsync` keeps all; `interval` all at the end of the process, and all
-    /// but those of the last `sync_interval` at that of the machine; `none` none.
+    /// Place of an event before it is acknowledged: `disk`, the disk of the owner, and the store
+    /// about a second later; `store`, the store, which takes the time of a put.
     #[serde(default)]
     pub(super) durability: Survival,
-    /// Time between syncs of the log, with `durability = "interval"`.
-    #[serde(
-        default = "default_sync_interval",
-        deserialize_with = "time::<_, _, MILLISECOND, MINUTE>",
-        serialize_with = "as_time"
-    )]
-    pub(super) sync_interval: Duration,
-    /// Longest time between checkpoints in the store.
-    #[serde(
-        default = "default_checkpoint_interval",
-        deserialize_with = "time::<_, _, { 10 * SECOND }, DAY>",
-        serialize_with = "as_time"
-    )]
-    pub(super) checkpoint_interval: Duration,
     /// Memory of the answers kept for ten minutes: a request with the same `Idempotency-Key` gets
     /// its first one again. The oldest leave before their time.
     #[serde(
@@ -152,14 +116,15 @@ pub struct WindowTable {
     pub(super) callback: Option<CallbackConfig>,
 }
 
-/// Events that survive the end of the process.
+/// What acknowledged events survive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Survival {
-    Fsync,
+    /// The end of the process and of the machine.
     #[default]
-    Interval,
-    None,
+    Disk,
+    /// Also the loss of the disk.
+    Store,
 }
 
 /// An audience that follows a window.
@@ -178,14 +143,6 @@ pub struct AudienceTable {
 
 const fn one() -> u16 {
     1
-}
-
-const fn default_sync_interval() -> Duration {
-    Duration::from_millis(100)
-}
-
-const fn default_checkpoint_interval() -> Duration {
-    Duration::from_secs(600)
 }
 
 const fn default_answers_memory() -> u64 {

@@ -3,28 +3,20 @@ use super::*;
 #[test]
 fn valid_file_is_read() {
     let config = Config::parse(EXAMPLE, "writer.toml").unwrap();
-    assert_eq!(config.lease, Duration::from_secs(120));
-    let [unsaved, day] = &config.windows[..] else {
-        panic!("two windows of this process")
+    let [views, day] = &config.windows[..] else {
+        panic!("two windows")
     };
     assert_eq!(
         (day.length.clock().as_str(), day.spec.lifetime),
         ("day in Asia/Shanghai", 1)
     );
-    assert!(day.spec.whole_keys && !unsaved.spec.whole_keys);
+    assert!(day.spec.whole_keys && !views.spec.whole_keys);
+    assert_eq!(day.durability, Survival::Store);
     assert_eq!(
-        day.durability,
-        Durability::Interval(Duration::from_millis(50))
+        (views.spec.lifetime, views.durability),
+        (129, Survival::Disk)
     );
-    assert_eq!(
-        (unsaved.spec.lifetime, unsaved.durability),
-        (129, Durability::None)
-    );
-    let intervals = [day, unsaved].map(|window| window.checkpoint_interval.as_secs());
-    assert_eq!(intervals, [300, 600]);
     assert_eq!(config.audiences[0].min_count, 3);
-    let config = Config::parse("state_dir = \"s\"", "writer.toml").unwrap();
-    assert_eq!(config.lease, Duration::from_secs(60));
     let empty = Config::parse("# Written later.\n", "writer.toml").unwrap_err();
     assert!(
         empty.mistakes[0].contains("content is missing"),
@@ -33,16 +25,11 @@ fn valid_file_is_read() {
 }
 
 const SLIDING: &str = "[[window]]\nname = \"a\"\nlength = \"10m\"\ncapacity = 1\n\
-                       durability = \"none\"\n";
+                       durability = \"store\"\n";
 
 #[test]
 fn each_mistake_has_its_line_and_the_accepted_values() {
     for (before, text, expected) in [
-        (
-            "",
-            "lease = \"500ms\"",
-            &["writer.toml:1: lease is \"500ms\"; accepted: a duration"][..],
-        ),
         (
             "",
             "[[window]]\nnmae = \"a\"",
@@ -50,7 +37,7 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
                 "writer.toml:1: window[0].name is missing; accepted: ",
                 "writer.toml:1: window[0].length is missing; accepted: a duration from 1s to 28d",
                 "writer.toml:2: window[0].nmae is not known; accepted: name, length, time_zone, ca",
-            ],
+            ][..],
         ),
         (
             "",
@@ -59,7 +46,7 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
         ),
         (
             "",
-            "[[window]]\nname = \"a\"\nlength = \"1h\"\ndurability = \"none\"",
+            "[[window]]\nname = \"a\"\nlength = \"1h\"\ndurability = \"store\"",
             &["writer.toml:1: [[window]] \"a\": capacity is missing; accepted: the number of ke"],
         ),
         (
@@ -71,23 +58,14 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
                 "writer.toml:3: [[window]] \"A\": length is \"soon\"; accepted: a duration from 1s",
                 "writer.toml:4: [[window]] \"A\": capacity is \"1\"; accepted: a whole number",
                 "writer.toml:5: [[window]] \"A\": time_zone is \"Mars\"; accepted: a name of the I",
-                "writer.toml:6: [[window]] \"A\": durability is \"yes\"; accepted: fsync, interval",
+                "writer.toml:6: [[window]] \"A\": durability is \"yes\"; accepted: disk or store",
                 "writer.toml:7: [[window]] \"A\": count is 70000; accepted: a whole number",
             ],
         ),
         (
             SLIDING,
-            "time_zone = \"UTC\"\ncheckpoint_interval = \"1m\"\nsync_interval = \"1s\"",
-            &[
-                "writer.toml:6: [[window]] \"a\": time_zone is given for a time; accepted: length",
-                "writer.toml:7: [[window]] \"a\": checkpoint_interval is given for another durabil",
-                "writer.toml:8: [[window]] \"a\": sync_interval is given for another durability; a",
-            ],
-        ),
-        (
-            SLIDING,
-            "[[window]]\nname = \"a\"\nlength = \"1h\"\ncheckpoint_interval = \"1s\"",
-            &["writer.toml:9: [[window]] \"a\": checkpoint_interval is \"1s\"; accepted: a durat"],
+            "time_zone = \"UTC\"",
+            &["writer.toml:6: [[window]] \"a\": time_zone is given for a time; accepted: length"],
         ),
         (
             SLIDING,
@@ -139,7 +117,6 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "[[audience]]\nname = \"x\"\nfrom_window = \"b\"\n[[audience]]\nname = \"x\"\n\
              from_window = \"a\"\nmin_count = 2",
             &[
-                "writer.toml:5: [[window]] \"a\": durability is \"none\", and an [[audience]] foll",
                 "writer.toml:8: [[audience]] \"x\": from_window is \"b\"; accepted: the name of a",
                 "writer.toml:10: [[audience]] \"x\": name is \"x\" as well as that of an earlier [",
                 "writer.toml:12: [[audience]] \"x\": min_count is 2; accepted: 1 to the window's c",

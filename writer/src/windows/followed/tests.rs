@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use super::super::super::telemetry::Telemetry;
 use super::super::counters::lag_of;
-use super::super::served::tests::Owned;
+use super::super::take_over::tests::Owned;
 use super::*;
 use crate::audience::WriteLimits;
 
@@ -24,7 +24,7 @@ struct Following {
 
 impl Following {
     fn start(runtime: &Runtime, depot: &Depot, keys: &[[u8; 16]]) -> Self {
-        let owner = runtime.block_on(Owned::unclaimed(depot.writer()));
+        let owner = runtime.block_on(Owned::new());
         runtime.block_on(owner.observe(keys));
         owner.reports.renew();
         let follower = Follower {
@@ -120,6 +120,9 @@ fn later_owner_repairs_what_the_earlier_one_wrote() {
     runtime.block_on(later.owner.observe(&[[4; 16]]));
     wait_until("the repaired audience", || {
         has(&depot, 2) && has(&depot, 4) && !has(&depot, 1) && !has(&depot, 3)
+    });
+    wait_until("nothing waits", || {
+        later.owner.reports.lag() == Duration::ZERO
     });
     // No further event is needed.
     let mut change = Change::default();

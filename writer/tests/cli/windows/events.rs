@@ -7,7 +7,7 @@ use testkit::client::{Answer, metric};
 use testkit::sandbox::Sandbox;
 use testkit::wait_until;
 
-use super::{FSYNC, ZONE, day, distinct_of, flags, info, keys, path, race, serve};
+use super::{WINDOW, ZONE, day, distinct_of, flags, info, keys, path, race, serve};
 use crate::process::{Api, TOKEN};
 
 #[test]
@@ -181,7 +181,7 @@ fn post_with_key(api: &mut Api, window: &str, key: &str, body: &Value) -> Answer
 #[test]
 fn retry_with_its_idempotency_key_gets_the_first_answer() {
     let sandbox = Sandbox::with_store();
-    let mut windows = serve(&sandbox, FSYNC);
+    let mut windows = serve(&sandbox, WINDOW);
     let body = json!({ "kind": "text", "ids": ["a", "b", "a"] });
     let send = |api: &mut Api, key: &str, body: &Value| post_with_key(api, "w", key, body);
     let mut api = windows.connect();
@@ -192,7 +192,7 @@ fn retry_with_its_idempotency_key_gets_the_first_answer() {
     );
     assert_eq!(send(&mut api, "k1", &body).ok(), first);
     windows.kill();
-    windows = serve(&sandbox, FSYNC);
+    windows = serve(&sandbox, WINDOW);
     api = windows.connect();
     assert_eq!(send(&mut api, "k1", &body).ok(), first);
     let other = json!({ "kind": "text", "ids": ["c"] });
@@ -205,7 +205,7 @@ fn retry_with_its_idempotency_key_gets_the_first_answer() {
 fn events_that_find_a_window_full_are_new() {
     let sandbox = Sandbox::with_store();
     let window =
-        "[[window]]\nname = \"w\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"none\"\n";
+        "[[window]]\nname = \"w\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"store\"\n";
     let serve = serve(&sandbox, window);
     let mut api = serve.connect();
     let text = |range: std::ops::Range<u32>| {

@@ -8,7 +8,7 @@ use testkit::sandbox::{Sandbox, make_old};
 use testkit::store::{Depot, Spec};
 use testkit::wait_until;
 
-use super::{FSYNC, day, keys, path, serve};
+use super::{WINDOW, day, keys, path, serve};
 use crate::process::TOKEN;
 
 #[test]
@@ -41,7 +41,7 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
             .all(|mistake| checked.stderr.contains(mistake)),
         "{checked:?}"
     );
-    let _running = serve(&sandbox, FSYNC);
+    let _running = serve(&sandbox, WINDOW);
     let checked = sandbox.run("check-config {}/writer.toml");
     assert_eq!(checked.status, Some(0), "{checked:?}");
     assert!(checked.stdout.contains("valid\nwindow     "), "{checked:?}");
@@ -66,7 +66,7 @@ fn start_over_a_built_audience_is_refused() {
     sandbox.file("tokens", format!("{TOKEN}\n"));
     let state = sandbox.path().join("state");
     let follower = "[[audience]]\nname = \"old_users\"\nfrom_window = \"w\"\n";
-    let config = format!("state_dir = {state:?}\n{FSYNC}{follower}");
+    let config = format!("state_dir = {state:?}\n{WINDOW}{follower}");
     sandbox.file("writer.toml", config);
     let before = sandbox.store();
 
@@ -91,7 +91,7 @@ fn window_that_the_config_lacks_is_named_with_its_audiences() {
     before.signal("TERM");
     assert_eq!(before.wait().status, Some(0));
 
-    let after = serve(&sandbox, FSYNC);
+    let after = serve(&sandbox, WINDOW);
     let message = "state_dir has a window without a [[window]]: no event changes its audiences; \
                    delete them and its folder, or restore the [[window]]";
     let logged = after.log(message, 1);

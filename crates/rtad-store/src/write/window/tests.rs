@@ -1,239 +1,251 @@
+//! Folder of a window: segments of competing processes, tables, and the removal of old files.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use testkit::faulty_store::{FaultyStore, LostAnswer};
+
 use super::*;
 use crate::Store;
 
 fn folder_in(store: &Store) -> WindowFolder {
-    WindowFolder::new(
-        StoreWriter::new(store.clone()).unwrap(),
-        "w".parse().unwrap(),
-    )
+    let writer = StoreWriter::new(store.clone()).unwrap();
+    WindowFolder::new(writer, "w".parse().unwrap())
 }
 
-/// Claims the window of `found` for `owner`.
-async fn claim(
-    folder: &WindowFolder,
-    found: Option<&WindowCurrent>,
-    owner: &str,
-) -> Result<WindowCurrent, StoreError> {
-    let claimed = WindowCurrent {
-        format: WindowCurrent::FORMAT,
-        epoch: found.map_or(0, |found| found.epoch) + 1,
-        owner: owner.to_owned(),
-        boot: "boot".to_owned(),
-        claimed_unix_seconds: 1,
-        lease_seconds: 60,
-        wait_seconds: 0,
-        checkpoint: found.and_then(|found| found.checkpoint.clone()),
-    };
-    folder
-        .replace(&claimed, Expected::Found(found))
-        .await
-        .map(|()| claimed)
+fn directory() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+    (folder, store)
 }
 
-/// Uploads a checkpoint, and makes it the last.
-async fn upload(
-    folder: &WindowFolder,
-    mine: &WindowCurrent,
-    checkpoint: &LocalCheckpoint,
-) -> Result<WindowCurrent, StoreError> {
-    let stored = folder.upload(mine.epoch, checkpoint).await?;
-    let current = WindowCurrent {
-        checkpoint: Some(stored),
-        ..mine.clone()
-    };
-    folder
-        .replace(&current, Expected::Own)
-        .await
-        .map(|()| current)
-}
-
-async fn remove_records(window: &WindowFolder) {
-    for (_, record) in window.records().list().await.unwrap() {
-        window.remove(&record.location).await.unwrap();
+async fn create_all(window: &WindowFolder, numbers: std::ops::RangeInclusive<u64>) {
+    for number in numbers {
+        let bytes = Bytes::from(number.to_string());
+        assert!(window.create(number, bytes).await.unwrap(), "{number}");
     }
 }
 
-fn local(bytes: &[u8], number: u64) -> LocalCheckpoint {
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(bytes).unwrap();
-    LocalCheckpoint {
-        file,
-        window_id: 7,
-        number,
-        created_unix_seconds: 1,
+/// Blocks of a table: an error after them if `is_aborted`.
+async fn put_table(
+    window: &WindowFolder,
+    number: u64,
+    blocks: &[&[u8]],
+    is_aborted: bool,
+) -> Result<u64, StoreError> {
+    let mut sent: Vec<_> = blocks.iter().map(|block| Ok(block.to_vec())).collect();
+    if is_aborted {
+        sent.push(Err(io::Error::other("the copy was dropped")));
     }
+    window.put_table(number, stream::iter(sent)).await
 }
 
-async fn downloaded(from: &WindowFolder) -> Result<Vec<u8>, StoreError> {
-    let current = from.current().await?.unwrap();
-    let file = tempfile::tempfile().unwrap();
-    from.download(&current.checkpoint.unwrap(), file.try_clone().unwrap())
-        .await?;
-    let (mut bytes, mut file) = (Vec::new(), file);
-    file.rewind().unwrap();
-    file.read_to_end(&mut bytes).unwrap();
-    Ok(bytes)
+async fn read_table(window: &WindowFolder, number: u64) -> Option<Vec<u8>> {
+    let mut reader = window.table(number).await.unwrap()?;
+    let mut bytes = Vec::new();
+    while let Some(block) = reader.next_block().await.unwrap() {
+        bytes.extend_from_slice(&block);
+    }
+    assert_eq!(bytes.len() as u64, reader.size_bytes());
+    Some(bytes)
 }
 
 #[tokio::test]
-async fn later_owner_fences_the_earlier_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let directory = Store::open(folder.path().to_str().unwrap()).unwrap();
-    for store in [directory, Store::in_memory()] {
+async fn segments_are_created_once_and_found_by_list() {
+    let (_folder, directory) = directory();
+    for store in [Store::in_memory(), directory] {
         let window = folder_in(&store);
-        assert_eq!(window.current().await.unwrap(), None);
-        let mut one = claim(&window, None, "one").await.unwrap();
-        assert!(matches!(
-            claim(&window, None, "x").await,
-            Err(StoreError::Conflict { .. })
-        ));
-        // Parts of 16 MiB, and a file of a single request.
-        let large: Vec<u8> = (0..PART_BYTES as u32 / 2)
-            .flat_map(u32::to_le_bytes)
-            .collect();
-        for (number, bytes) in [(1, &large[..]), (2, b"small"), (2, b"small")] {
-            one = upload(&window, &one, &local(bytes, number)).await.unwrap();
-            window.remove_older(&one).await.unwrap();
-            assert_eq!(downloaded(&window).await.unwrap(), bytes);
-        }
-        let files = store
-            .backend
-            .list(&window_checkpoints_path(&window.window))
-            .await
-            .unwrap();
-        assert_eq!(files.len(), 1, "{files:?}");
-        let two = claim(&window, Some(&one), "two").await.unwrap();
-        assert_eq!((two.epoch, &two.checkpoint), (2, &one.checkpoint));
-        assert!(!window.is_owned_by("one").await.unwrap());
-        let refused = upload(&window, &one, &local(b"late", 3)).await.unwrap_err();
-        assert!(matches!(refused, StoreError::Conflict { .. }), "{refused}");
-        assert_eq!(downloaded(&window).await.unwrap(), b"small");
-        upload(&window, &two, &local(b"next", 3)).await.unwrap();
-        assert_eq!(downloaded(&window).await.unwrap(), b"next");
+        assert!(window.segments().await.unwrap().is_empty());
+        assert_eq!(window.read(1).await.unwrap(), None);
+        create_all(&window, 1..=11).await;
+
+        assert!(!window.create(11, "other".into()).await.unwrap());
+        // The answer to the first create was lost.
+        assert!(window.create(11, "11".into()).await.unwrap());
+        assert_eq!(window.read(11).await.unwrap().unwrap(), b"11");
+        assert_eq!(window.read(12).await.unwrap(), None);
+        let all: Vec<u64> = (1..=11).collect();
+        assert_eq!(window.segments().await.unwrap(), all);
         // The folder is no audience.
         assert_eq!(store.audiences().await.unwrap(), []);
     }
 }
 
-fn age(path: &std::path::Path, by: Duration) {
-    let file = File::options().write(true).open(path).unwrap();
+#[tokio::test]
+async fn hint_of_a_lost_segment_is_an_error() {
+    let window = folder_in(&Store::in_memory());
+    create_all(&window, 1..=3).await;
+    for hint in [1, 3] {
+        window.point_to(hint).await.unwrap();
+        assert_eq!(window.segments().await.unwrap().len(), 3);
+    }
+    window.point_to(4).await.unwrap();
+    let error = window.segments().await.unwrap_err();
+    assert!(matches!(error, StoreError::LostRecord { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_of_many_processes_creates_each_segment_in_every_store() {
+    let (_folder, directory) = directory();
+    let mut stores = vec![Store::in_memory(), directory];
+    for lost in [LostAnswer::Retried, LostAnswer::Broken] {
+        let faulty = FaultyStore::default();
+        faulty.lose_answers("/log/", lost);
+        stores.push(Store::over(Arc::new(faulty), "memory"));
+    }
+    if let Some(url) = testkit::store::bucket_url("segments") {
+        stores.push(Store::open(&url).unwrap());
+    }
+    for store in stores {
+        for number in 1..=5 {
+            let mut processes = tokio::task::JoinSet::new();
+            for process in 0..8 {
+                let window = folder_in(&store);
+                processes.spawn(async move {
+                    let bytes = Bytes::from(format!("owner {process}"));
+                    let created = window.create(number, bytes.clone()).await;
+                    created.unwrap().then_some(bytes)
+                });
+            }
+            let created = processes.join_all().await;
+            let owners: Vec<Bytes> = created.into_iter().flatten().collect();
+            let held = folder_in(&store).read(number).await.unwrap().unwrap();
+            assert_eq!(owners, [Bytes::from(held)], "{store:?}: {number}");
+        }
+    }
+}
+
+/// The segment of a killed owner arrives after that of the next one.
+#[tokio::test]
+async fn late_segment_loses_to_the_one_that_was_first() {
+    let faulty = Arc::new(FaultyStore::default());
+    let window = folder_in(&Store::over(Arc::clone(&faulty) as _, "memory"));
+    create_all(&window, 1..=1).await;
+    faulty.delay_next_put("/log/0");
+    window.create(2, "late".into()).await.unwrap_err();
+    assert!(window.create(2, "first".into()).await.unwrap());
+    assert!(!faulty.land_late_put().await);
+    assert_eq!(window.read(2).await.unwrap().unwrap(), b"first");
+}
+
+#[tokio::test]
+async fn server_that_ignores_the_condition_is_refused() {
+    let faulty = Arc::new(FaultyStore::default());
+    faulty.ignore_conditions();
+    let window = folder_in(&Store::over(Arc::clone(&faulty) as _, "memory"));
+    let error = window.create(1, "1".into()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conditions { .. }), "{error}");
+}
+
+/// A mount that is lost leaves an empty directory, in which any segment could be created.
+#[tokio::test]
+async fn directory_without_the_segment_before_takes_no_next_one() {
+    let (folder, store) = directory();
+    let window = folder_in(&store);
+    create_all(&window, 1..=3).await;
+    let log = folder.path().join(".windows/w/log");
+    let segment = |number: u64| log.join(format!("{number:020}"));
+
+    std::fs::remove_file(segment(3)).unwrap();
+    let error = window.create(4, "4".into()).await.unwrap_err();
+    assert!(matches!(error, StoreError::LostRecord { .. }), "{error}");
+
+    // Later segments follow the one that was removed: another process has gone on.
+    std::fs::write(segment(5), "5").unwrap();
+    assert!(!window.create(4, "4".into()).await.unwrap());
+
+    std::fs::remove_dir_all(folder.path().join(".windows")).unwrap();
+    for number in [1, 6] {
+        let error = window.create(number, "6".into()).await.unwrap_err();
+        assert!(matches!(error, StoreError::LostMount { .. }), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn tables_are_whole_or_absent() {
+    let (_folder, directory) = directory();
+    for store in [Store::in_memory(), directory] {
+        let window = folder_in(&store);
+        assert_eq!(window.newest_table().await.unwrap(), None);
+        assert_eq!(read_table(&window, 1).await, None);
+
+        // One request, parts of exactly 16 MiB, and parts with a rest.
+        let whole_part = vec![7; PART_BYTES];
+        let large: Vec<u8> = (0..PART_BYTES as u32).flat_map(u32::to_le_bytes).collect();
+        let blocks: Vec<&[u8]> = large.chunks(1_000_003).collect();
+        for (number, blocks) in [(1, &[&b"a"[..], b"", b"bc"][..]), (2, &[]), (3, &blocks)] {
+            let size = put_table(&window, number, blocks, false).await.unwrap();
+            let whole = blocks.concat();
+            assert_eq!(size, whole.len() as u64);
+            assert!(read_table(&window, number).await.unwrap() == whole);
+        }
+        put_table(&window, 4, &[&whole_part], false).await.unwrap();
+        assert!(read_table(&window, 4).await.unwrap() == whole_part);
+
+        for blocks in [&[&b"a"[..]][..], &blocks] {
+            let error = put_table(&window, 5, blocks, true).await.unwrap_err();
+            assert!(matches!(error, StoreError::Table { .. }), "{error}");
+        }
+        assert_eq!(window.newest_table().await.unwrap(), Some(4));
+    }
+}
+
+fn age(path: &FilePath, by: Duration) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();
     file.set_modified(modified - by).unwrap();
 }
 
-/// A half-written file may be the upload of a later owner, and an owner that was stopped in the
-/// middle of a claim fails as long as the record of its number is there.
 #[tokio::test]
-async fn records_and_half_written_checkpoints_are_removed_after_a_day() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
-    let window = folder_in(&store);
-    let mut one = claim(&window, None, "one").await.unwrap();
-    for number in 1..=20 {
-        one = upload(&window, &one, &local(b"content", number))
-            .await
-            .unwrap();
-    }
-    let later = StoredCheckpoint {
-        number: 21,
-        ..one.checkpoint.clone().unwrap()
-    };
-    let staged = format!(".windows/w/checkpoints/{}#1", later.name());
-    let staged = folder.path().join(staged);
-    std::fs::write(&staged, "half").unwrap();
-    let old_record = folder.path().join(window.records().path(1).as_ref());
-    window.remove_older(&one).await.unwrap();
-    assert!(staged.exists() && old_record.exists());
+async fn old_files_before_a_table_are_removed() {
+    let faulty = Arc::new(FaultyStore::default());
+    let window = folder_in(&Store::over(Arc::clone(&faulty) as _, "memory"));
+    window.remove_before(9).await.unwrap();
+    create_all(&window, 1..=2).await;
+    put_table(&window, 2, &[b"2"], false).await.unwrap();
+    faulty.age(2 * MIN_AGE).await;
+    create_all(&window, 3..=4).await;
+    put_table(&window, 4, &[b"4"], false).await.unwrap();
 
-    age(&staged, 2 * RECORD_AGE);
-    age(&old_record, 2 * RECORD_AGE);
-    window.remove_older(&one).await.unwrap();
-    assert!(!staged.exists() && !old_record.exists());
-    assert_eq!(window.current().await.unwrap(), Some(one));
-    assert_eq!(window.records().list().await.unwrap().len(), 20);
+    window.remove_before(2).await.unwrap();
+    assert_eq!(window.segments().await.unwrap(), [2, 3, 4]);
+    window.remove_before(4).await.unwrap();
+    // Segment 3 is young.
+    assert_eq!(window.segments().await.unwrap(), [3, 4]);
+    assert_eq!(read_table(&window, 2).await, None);
+    assert_eq!(window.newest_table().await.unwrap(), Some(4));
+
+    // The newest segment stays, whatever the number.
+    faulty.age(2 * MIN_AGE).await;
+    create_all(&window, 5..=5).await;
+    window.remove_before(100).await.unwrap();
+    assert_eq!(window.segments().await.unwrap(), [5]);
 }
 
 #[tokio::test]
-async fn only_checkpoints_are_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+async fn only_our_files_are_removed() {
+    let (folder, store) = directory();
     let window = folder_in(&store);
-    let one = claim(&window, None, "one").await.unwrap();
-    let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
-    let others = ["copy-1-1", "0000000000000007-1-1-old", "mine#12"];
-    let checkpoints = folder.path().join(".windows/w/checkpoints");
-    for name in others {
-        std::fs::write(checkpoints.join(name), "mine").unwrap();
-    }
-
-    window.remove_older(&one).await.unwrap();
-    claim(&window, Some(&one), "two").await.unwrap();
-    for name in others {
-        assert!(checkpoints.join(name).exists(), "{name}");
-    }
-    assert_eq!(window.last_epoch().await.unwrap(), 1);
-}
-
-#[tokio::test]
-async fn claims_after_removed_records_follow_the_checkpoints() {
-    let store = Store::in_memory();
-    let window = folder_in(&store);
-    assert_eq!(window.last_epoch().await.unwrap(), 0);
-    let one = claim(&window, None, "one").await.unwrap();
-    let two = claim(&window, Some(&one), "two").await.unwrap();
-    upload(&window, &two, &local(b"content", 1)).await.unwrap();
-    remove_records(&window).await;
-    assert_eq!(window.last_epoch().await.unwrap(), two.epoch);
-}
-
-#[tokio::test]
-async fn missing_record_confirms_no_owner_and_stays_missing() {
-    let store = Store::in_memory();
-    let window = folder_in(&store);
-    let one = claim(&window, None, "one").await.unwrap();
-    remove_records(&window).await;
-    let answers = [
-        window.is_owned_by("one").await.map(|_| ()),
-        window.replace(&one, Expected::Own).await,
-        upload(&window, &one, &local(b"content", 1))
-            .await
-            .map(|_| ()),
+    create_all(&window, 1..=2).await;
+    put_table(&window, 2, &[b"2"], false).await.unwrap();
+    let path = |name: &str| folder.path().join(".windows/w").join(name);
+    let ours = ["log/00000000000000000001", "tables/00000000000000000002#1"];
+    let others = [
+        "log/1",
+        "log/notes",
+        "tables/mine#12",
+        "tables/00000000000000000001.bak",
     ];
-    for answer in answers {
-        assert!(
-            matches!(answer, Err(StoreError::NotFound { .. })),
-            "{answer:?}"
-        );
+    for name in ours.iter().chain(&others) {
+        std::fs::write(path(name), "content").unwrap();
+        age(&path(name), 2 * MIN_AGE);
     }
-    assert_eq!(window.current().await.unwrap(), None);
-}
+    let young = path("log/00000000000000000003#1");
+    std::fs::write(&young, "half").unwrap();
 
-#[tokio::test]
-async fn damaged_checkpoint_is_refused() {
-    let store = Store::in_memory();
-    let window = folder_in(&store);
-    let one = claim(&window, None, "one").await.unwrap();
-    let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
-    let path = window_checkpoint_path(&window.window, &one.checkpoint.unwrap().name());
-    let objects = store.objects(&path).await.unwrap();
-    objects
-        .put(&path, PutPayload::from_static(b"contemt"))
-        .await
-        .unwrap();
-    let refused = downloaded(&window).await.unwrap_err().to_string();
-    assert!(refused.contains("damaged: expected sha256"), "{refused}");
-    objects
-        .put(&path, PutPayload::from_static(b"short"))
-        .await
-        .unwrap();
-    downloaded(&window).await.unwrap_err();
-    let record = window.records().path(3);
-    objects
-        .put(&record, PutPayload::from_static(b"{}"))
-        .await
-        .unwrap();
-    assert!(matches!(
-        window.current().await,
-        Err(StoreError::Checkpoint { .. })
-    ));
+    window.remove_before(2).await.unwrap();
+    assert!(ours.iter().all(|name| !path(name).exists()));
+    assert!(others.iter().all(|name| path(name).exists()));
+    assert!(young.exists());
 }

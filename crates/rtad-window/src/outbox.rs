@@ -1,0 +1,301 @@
+//! Outbox: sealed segments on their way to the store, in their order.
+//!
+//! The window's thread adds segments, the shipper of the caller creates them one at a time. An
+//! outgoing segment stays the first one until it is created, so the caller may ask for it again.
+//!
+//! The times here decide whether a window may answer: see the module `journal`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::queue::Queue;
+use crate::uptime::Uptime;
+
+/// Time after which a window refuses requests, counted from the newest created segment, and from
+/// the oldest group that is in none.
+pub const MAX_UNSHIPPED_TIME: Duration = Duration::from_secs(10);
+/// Time without a new segment after which a standby takes over. Five seconds longer: the owner
+/// answers nothing any more.
+pub const TAKE_OVER_AFTER: Duration = Duration::from_secs(15);
+/// Time without a created segment after which an owner gives the window up. Its next segment may
+/// have been created by another process, and removed since: the number would be free again.
+pub const MAX_SILENCE: Duration = Duration::from_secs(10 * 60);
+/// Age that a segment has before it is removed; twice the time above, and some more.
+pub const MIN_REMOVED_AGE: Duration = Duration::from_secs(30 * 60);
+/// Bytes in sealed segments beyond which a window refuses requests: they are in memory.
+const MAX_SEALED_BYTES: u64 = 256 << 20;
+
+/// A segment to create in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its number.
+    pub number: u64,
+    /// Its content.
+    pub bytes: Bytes,
+    /// Whether nothing follows: a clean stop.
+    pub is_last: bool,
+}
+
+impl Outgoing {
+    /// Whether a segment that was found under its number is this one: an answer of the store was
+    /// lost. All bytes are compared, as a copy of a running machine has the same owner.
+    pub fn is_ours(&self, found: &[u8]) -> bool {
+        self.bytes == found
+    }
+}
+
+/// A segment of the outbox.
+pub struct Sealed {
+    pub outgoing: Outgoing,
+    /// When its first group was written.
+    pub since: Option<Duration>,
+}
+
+/// State that the window's thread and the shipper share.
+pub struct Shipping {
+    state: Mutex<ShippingState>,
+    /// Wakes the shipper.
+    changed: Notify,
+    /// Wakes the window's thread.
+    queue: Arc<Queue>,
+    uptime: Uptime,
+}
+
+struct ShippingState {
+    sealed: VecDeque<Sealed>,
+    sealed_bytes: u64,
+    /// When the shipper took the first one.
+    taken_at: Option<Duration>,
+    /// When the first group of the open segment was written.
+    open_since: Option<Duration>,
+    /// Number of the newest created segment.
+    created: u64,
+    /// When the shipper took it: a standby may have seen it from then on.
+    created_at: Duration,
+    /// Reason for the end of the ownership.
+    lost: Option<String>,
+    /// The last segment is created: a clean stop.
+    is_released: bool,
+    /// The window's thread has ended.
+    has_ended: bool,
+}
+
+impl ShippingState {
+    /// Gives the window up if the newest created segment was sent too long ago.
+    fn check_silence(&mut self, now: Duration, sent_at: Duration) {
+        if now.saturating_sub(sent_at) > MAX_SILENCE {
+            let reason = "no segment was created for 10 minutes";
+            self.lost.get_or_insert_with(|| reason.to_owned());
+        }
+    }
+
+    fn oldest_unshipped(&self) -> Option<Duration> {
+        let sealed = self.sealed.iter().find_map(|sealed| sealed.since);
+        sealed.or(self.open_since)
+    }
+}
+
+/// Progress of the segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Number of the newest created segment.
+    pub created: u64,
+    /// Age of the oldest group that is in no created segment; zero if there is none.
+    pub unshipped_age: Duration,
+    /// Time since the newest created segment was sent.
+    pub created_age: Duration,
+    /// Whether requests may be answered.
+    pub is_fresh: bool,
+}
+
+impl Shipping {
+    /// Shipping after a take-over that sent segment `created` at `created_at`.
+    pub fn new(queue: Arc<Queue>, uptime: Uptime, created: u64, created_at: Duration) -> Self {
+        let state = ShippingState {
+            sealed: VecDeque::new(),
+            sealed_bytes: 0,
+            taken_at: None,
+            open_since: None,
+            created,
+            created_at,
+            lost: None,
+            is_released: false,
+            has_ended: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            queue,
+            uptime,
+        }
+    }
+
+    pub fn now(&self) -> Duration {
+        (self.uptime)()
+    }
+
+    /// A panic of a holder leaves the state valid.
+    fn state(&self) -> MutexGuard<'_, ShippingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the next segment.
+    pub fn add(&self, sealed: Sealed) {
+        let mut state = self.state();
+        state.sealed_bytes += sealed.outgoing.bytes.len() as u64;
+        state.sealed.push_back(sealed);
+        state.open_since = None;
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// A group was written to the open segment.
+    pub fn set_open_since(&self, since: Duration) {
+        self.state().open_since.get_or_insert(since);
+    }
+
+    pub fn progress(&self) -> Progress {
+        let now = self.now();
+        let state = self.state();
+        let oldest = state.oldest_unshipped();
+        let unshipped_age = oldest.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        let created_age = now.saturating_sub(state.created_at);
+        Progress {
+            created: state.created,
+            unshipped_age,
+            created_age,
+            is_fresh: state.lost.is_none()
+                && unshipped_age < MAX_UNSHIPPED_TIME
+                && created_age < MAX_UNSHIPPED_TIME
+                && state.sealed_bytes <= MAX_SEALED_BYTES,
+        }
+    }
+
+    /// # Errors
+    ///
+    /// The ownership is lost.
+    pub fn check_owned(&self) -> io::Result<()> {
+        match &self.state().lost {
+            None => Ok(()),
+            Some(reason) => Err(io::Error::other(reason.clone())),
+        }
+    }
+
+    /// The newest sealed segment that has groups.
+    #[cfg(test)]
+    pub fn last_with_groups(&self) -> Bytes {
+        let state = self.state();
+        let mut sealed = state.sealed.iter().rev();
+        let newest = sealed.find(|sealed| sealed.since.is_some());
+        newest
+            .expect("a segment with groups")
+            .outgoing
+            .bytes
+            .clone()
+    }
+
+    /// Whether the last segment is created.
+    pub fn is_released(&self) -> bool {
+        self.state().is_released
+    }
+
+    /// Ends the outbox: nothing follows.
+    pub fn end(&self) {
+        self.state().has_ended = true;
+        self.changed.notify_one();
+    }
+}
+
+/// Segments of an owner, for the shipper. Dropped before the last segment was created, it ends the
+/// window.
+pub struct Outbox(Arc<Shipping>);
+
+impl Outbox {
+    pub(crate) const fn new(shipping: Arc<Shipping>) -> Self {
+        Self(shipping)
+    }
+
+    /// The next segment to create: the same one until [`created`](Self::created) was called with
+    /// its number. `None` once the window has ended, or is lost. A future that is dropped loses
+    /// nothing.
+    pub async fn next(&self) -> Option<Outgoing> {
+        loop {
+            // Registered before the look, so that no wake-up is missed.
+            let changed = self.0.changed.notified();
+            if self.has_ended() {
+                return None;
+            }
+            if let Some(outgoing) = self.first() {
+                return Some(outgoing);
+            }
+            if self.has_ended() {
+                return None;
+            }
+            changed.await;
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let state = self.0.state();
+        state.has_ended || state.is_released || state.lost.is_some()
+    }
+
+    /// The first segment, which is sent from now on.
+    pub(crate) fn first(&self) -> Option<Outgoing> {
+        let now = self.0.now();
+        let mut state = self.0.state();
+        let outgoing = state.sealed.front()?.outgoing.clone();
+        let created_at = state.created_at;
+        state.check_silence(now, created_at);
+        if state.lost.is_some() {
+            drop(state);
+            self.0.queue.nudge();
+            return None;
+        }
+        state.taken_at.get_or_insert(now);
+        Some(outgoing)
+    }
+
+    /// The store has the segment of this number, which was the next one.
+    pub fn created(&self, number: u64) {
+        let now = self.0.now();
+        let mut state = self.0.state();
+        let front = state.sealed.front();
+        if front.is_none_or(|sealed| sealed.outgoing.number != number) {
+            return;
+        }
+        // A segment that nobody took was never sent.
+        let sent_at = state.taken_at.take().unwrap_or(state.created_at);
+        state.check_silence(now, sent_at);
+        if state.lost.is_none()
+            && let Some(sealed) = state.sealed.pop_front()
+        {
+            state.sealed_bytes -= sealed.outgoing.bytes.len() as u64;
+            state.created = number;
+            state.created_at = sent_at;
+            state.is_released |= sealed.outgoing.is_last;
+        }
+        drop(state);
+        self.0.queue.nudge();
+    }
+
+    /// Another process is the owner, or segments cannot be created for another reason that stays.
+    /// The window ends, and answers nothing any more.
+    pub fn lost(&self, reason: impl Into<String>) {
+        self.0.state().lost.get_or_insert_with(|| reason.into());
+        self.0.queue.nudge();
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            self.lost("the shipper of the window's segments has ended");
+        }
+    }
+}
