@@ -258,6 +258,40 @@ impl Random {
     }
 }
 
+/// Eight pods at once take all, and give a part back.
+async fn share_quota(url: &str) {
+    let mut pods = tokio::task::JoinSet::new();
+    for pod in 0..8 {
+        let store = StoreWriter::open(url).unwrap();
+        let mut quota = quota(store, &pod.to_string());
+        pods.spawn(async move {
+            let mut part = quota.change(LIMIT, |_| 90).await.unwrap();
+            part += quota.change(LIMIT, |_| -20).await.unwrap();
+            while part < 125 {
+                part += quota.change(LIMIT, |_| 125 - part).await.unwrap();
+            }
+            part
+        });
+    }
+    assert_eq!(pods.join_all().await, [125; 8]);
+
+    let store = StoreWriter::open(url).unwrap();
+    let mut late = quota(store.clone(), "late");
+    assert_eq!(late.change(LIMIT, |_| 1).await.unwrap(), 0);
+    assert_eq!(late.granted(), LIMIT);
+    let removed = Quota::remove_ended(&store, &cap(), |_| true).await.unwrap();
+    assert_eq!(removed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pods_share_a_quota_in_every_store() {
+    let folder = tempfile::tempdir().unwrap();
+    share_quota(folder.path().to_str().unwrap()).await;
+    if let Some(url) = testkit::store::bucket_url("quota") {
+        share_quota(&url).await;
+    }
+}
+
 #[tokio::test]
 async fn ended_periods_are_removed() {
     let folder = tempfile::tempdir().unwrap();
