@@ -73,7 +73,7 @@ fn main() {
         ..strategy.clone()
     };
     let cap = Cap::new(&cap_config(), SystemTime::now(), Instant::now());
-    cap.raise_limit(cap_config().unique_devices);
+    cap.raise_limit(cap_config().limit);
     let parts = CatalogParts {
         audiences: vec![audience],
         strategies: vec![strategy, capped],
@@ -165,8 +165,8 @@ fn main() {
 fn cap_config() -> CapConfig {
     CapConfig {
         name: "capped".to_owned(),
-        unique_devices: argument("--cap").unwrap_or(1_000_000),
-        per: PeriodUnit::Day,
+        limit: argument("--cap").unwrap_or(1_000_000),
+        period: PeriodUnit::Day,
         time_zone: Some("UTC".to_owned()),
     }
 }
@@ -191,7 +191,7 @@ fn cpu(run: Round, salt: u64, work: &dyn Fn(u64) -> u64) -> f64 {
 /// Decisions of a strategy without and with a cap, alternating. All devices are non-members, so the
 /// cap is asked every time.
 fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
-    let limit = cap_config().unique_devices;
+    let limit = cap_config().limit;
     // Devices from 0 are counted before, those from `BEYOND` are not.
     const BEYOND: u64 = 1 << 36;
     let decide = |strategy, n, at| {

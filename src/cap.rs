@@ -104,7 +104,7 @@ impl PeriodTable {
     fn new(period: Period, config: &CapConfig, due: Instant) -> Arc<Self> {
         Arc::new(Self {
             period,
-            table: CapTable::new(config.unique_devices, CapSeed::random()),
+            table: CapTable::new(config.limit, CapSeed::random()),
             grants: Arc::new(Grants::due_at(due)),
         })
     }
@@ -113,11 +113,11 @@ impl PeriodTable {
     /// is closed, as requests use it until the new one is in the catalog. What was granted stays
     /// granted. If the table is in use, the caller holds the lock of the served caps.
     fn reconfigured(this: &Arc<Self>, config: &CapConfig) -> Arc<Self> {
-        if this.table.has_room(config.unique_devices) {
+        if this.table.has_room(config.limit) {
             return Arc::clone(this);
         }
 
-        let larger = CapTable::new(config.unique_devices, CapSeed::random());
+        let larger = CapTable::new(config.limit, CapSeed::random());
         let rest = this.table.close();
         let count = this.table.count();
         Arc::new(Self {
@@ -222,7 +222,7 @@ impl Cap {
             state: ArcSwap::from_pointee(CapTables {
                 current,
                 next: None,
-                of_all_pods: config.unique_devices,
+                of_all_pods: config.limit,
             }),
             replaced: Mutex::default(),
         }
@@ -236,7 +236,7 @@ impl Cap {
 
     /// Whether a configuration has the same periods.
     fn has_periods_of(&self, config: &CapConfig) -> bool {
-        self.config.per == config.per && self.config.time_zone == config.time_zone
+        self.config.period == config.period && self.config.time_zone == config.time_zone
     }
 
     /// The cap with another configuration of the same periods. It keeps the counts: the limit
@@ -247,7 +247,7 @@ impl Cap {
         let state = CapTables {
             current: old.current.reconfigured(config),
             next: next.map(|next| next.reconfigured(config)),
-            of_all_pods: config.unique_devices,
+            of_all_pods: config.limit,
         };
         let cap = Self {
             config: config.clone(),

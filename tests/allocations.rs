@@ -84,13 +84,13 @@ fn lookups_and_decisions_do_not_allocate() {
     };
     let config = CapConfig {
         name: "daily".to_owned(),
-        unique_devices: 3,
-        per: PeriodUnit::Day,
+        limit: 3,
+        period: PeriodUnit::Day,
         time_zone: Some("Asia/Shanghai".to_owned()),
     };
     let at = Instant::now();
     let cap = Arc::new(Cap::new(&config, SystemTime::now(), at));
-    cap.raise_limit(config.unique_devices);
+    cap.raise_limit(config.limit);
     let strategies = vec![strategy, with_cap];
     let parts = CatalogParts {
         audiences: vec![audience],

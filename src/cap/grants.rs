@@ -153,7 +153,7 @@ impl Held<'_> {
     }
 
     fn total(&self) -> u64 {
-        self.cap.config().unique_devices
+        self.cap.config().limit
     }
 }
 
@@ -283,7 +283,7 @@ impl Granter {
     ) -> Option<i64> {
         let Held { cap, period_table } = held;
         let quota = ledger.quota.get_or_insert_with(|| {
-            let period = folder_name(cap.config().per, period_table.period);
+            let period = folder_name(cap.config().period, period_table.period);
             Quota::new(store.clone(), &cap_name(cap), &period, self.pod.clone())
         });
         let change = tokio::time::timeout(CALL_TIME, quota.change(held.total(), decide)).await;

@@ -10,11 +10,11 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn config(unique_devices: u64, per: PeriodUnit) -> CapConfig {
+fn config(limit: u64, period: PeriodUnit) -> CapConfig {
     CapConfig {
         name: "s".to_owned(),
-        unique_devices,
-        per,
+        limit,
+        period,
         time_zone: Some("Asia/Shanghai".to_owned()),
     }
 }
@@ -32,13 +32,13 @@ struct World {
 
 impl World {
     /// 2026-05-04 12:00:00 UTC, 20:00 in Shanghai.
-    fn new(limit: u64, per: PeriodUnit) -> Self {
+    fn new(limit: u64, period: PeriodUnit) -> Self {
         let (wall, now) = (
             UNIX_EPOCH + Duration::from_secs(1_777_896_000),
             Instant::now(),
         );
         let world = Self {
-            cap: Cap::new(&config(limit, per), wall, now),
+            cap: Cap::new(&config(limit, period), wall, now),
             wall,
             now,
         };
@@ -50,7 +50,7 @@ impl World {
     fn grant(&self) {
         for period_table in self.cap.tables().period_tables() {
             let table = &period_table.table;
-            table.raise_limit(self.cap.config().unique_devices - table.limit());
+            table.raise_limit(self.cap.config().limit - table.limit());
         }
     }
 

@@ -208,8 +208,8 @@ fn shares(experiment: &Experiment) -> String {
 
 /// The number of devices that get a bid.
 fn limit(cap: &CapConfig) -> String {
-    let devices = cap.unique_devices;
-    let per = cap.per.as_str();
+    let devices = cap.limit;
+    let per = cap.period.as_str();
     let time_zone = cap.zone();
     format!("{devices} distinct devices per {per} in {time_zone}")
 }

@@ -22,9 +22,9 @@ pub struct CapConfig {
     /// Most distinct devices that get a bid in a period, of all its strategies and all pods
     /// together. Takes 6 bytes of memory each, on each pod.
     #[serde(deserialize_with = "number::<_, _, 1, { MAX_DEVICES as i64 }>")]
-    pub unique_devices: u64,
+    pub limit: u64,
     /// The period: each local day or hour counts anew.
-    pub per: PeriodUnit,
+    pub period: PeriodUnit,
     /// Time zone of the period. Unset = that of the file, one of which is needed.
     #[serde(default, deserialize_with = "optional_time_zone")]
     pub time_zone: Option<String>,
@@ -43,7 +43,7 @@ impl CapConfig {
 
     /// The periods.
     pub fn calendar(&self) -> Calendar {
-        Calendar::new(self.per, Some(self.zone())).expect("reading checked the time zone")
+        Calendar::new(self.period, Some(self.zone())).expect("reading checked the time zone")
     }
 }
 

@@ -10,10 +10,10 @@ const CONTENTS: &str = "contents of secrets or files";
 /// A difference between two configs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The key with names of entries, such as `cap.daily.per`; an entry alone if only
+    /// The key with names of entries, such as `cap.daily.period`; an entry alone if only
     /// one of the configs has it.
     pub path: String,
-    /// The key without them: `cap.per`.
+    /// The key without them: `cap.period`.
     pub key: String,
     /// The names: `new-users`.
     pub names: Vec<String>,
@@ -237,7 +237,7 @@ mod tests {
             "[server]\nwatch_config = \"1m\"\n[server.api]\ntoken_files = [\"a\", \"b\"]\n\
              [[audience]]\nname = \"a\"\n[[audience]]\nname = \"b\"\n\
              [[strategy]]\nname = \"s\"\nexclude = [\"a\", \"b\"]\nwhen = { os = \"ios\" }\n\
-             cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 10\nper = \"day\"\n\
+             cap = \"c\"\n[[cap]]\nname = \"c\"\nlimit = 10\nperiod = \"day\"\n\
              [[strategy]]\nname = \"t\"\nexclude = [\"a\"]\n\
              [[platform]]\nkind = \"tencent\"\nname = \"p\"\npath = \"/p\"\n\
              headers = [{ name = \"X-Key\", value = \"one\" }]\nstrategies = { A = \"s\", B = \"t\" }",

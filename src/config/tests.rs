@@ -181,7 +181,7 @@ fn caps_are_shared_in_a_store_that_pods_write_to() {
 fn zone_of_the_file_is_that_of_schedules_and_caps_without_their_own() {
     let rules = |zone: &str, own: &str| {
         let caps = format!(
-            "[[cap]]\nname = \"c\"\nunique_devices = 7\nper = \"day\"\n{own}\n\
+            "[[cap]]\nname = \"c\"\nlimit = 7\nperiod = \"day\"\n{own}\n\
              [[strategy]]\nname = \"timed\"\nexclude = [\"a\"]\nhours = [\"09:00-18:00\"]\n{own}\n\
              [[strategy]]\nname = \"dated\"\nexclude = [\"a\"]\n\
              valid_from = \"2026-12-01T00:00:00+08:00\"\n"

@@ -106,11 +106,11 @@ struct CapStatus<'a> {
     strategies: Vec<&'a str>,
     /// Distinct devices counted.
     devices: u64,
-    /// Most of them on this pod: what it was granted so far of `unique_devices`.
+    /// Most of them on this pod: what it was granted so far of `limit`.
+    granted: u64,
     limit: u64,
-    unique_devices: u64,
     grants: GrantState,
-    per: PeriodUnit,
+    period: PeriodUnit,
     time_zone: &'a str,
     period_start_unix_seconds: u64,
     period_end_unix_seconds: u64,
@@ -124,21 +124,21 @@ impl<'a> CapStatus<'a> {
         let Usage {
             devices,
             limit,
-            period,
+            period: times,
         } = cap.usage();
 
         Self {
             name: cap.name(),
             strategies: strategies.map(|strategy| strategy.name.as_str()).collect(),
             devices,
-            limit,
-            unique_devices: config.unique_devices,
+            granted: limit,
+            limit: config.limit,
             grants: caps.grants(cap),
-            per: config.per,
+            period: config.period,
             time_zone: config.zone(),
-            period_start_unix_seconds: unix_seconds(period.start),
-            period_end_unix_seconds: unix_seconds(period.end),
-            memory_bytes: CapTable::bytes_for(config.unique_devices),
+            period_start_unix_seconds: unix_seconds(times.start),
+            period_end_unix_seconds: unix_seconds(times.end),
+            memory_bytes: CapTable::bytes_for(config.limit),
         }
     }
 }

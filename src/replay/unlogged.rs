@@ -206,7 +206,7 @@ const KEYS: [(Treatment, &[&str]); 12] = [
     ),
     (
         Treatment::Gap(Scope::Cap),
-        &["cap.unique_devices", "cap.per", "cap.time_zone"],
+        &["cap.limit", "cap.period", "cap.time_zone"],
     ),
     (Treatment::Gap(Scope::Audience), &["audience.max_age"]),
     (
@@ -328,7 +328,7 @@ impl Unlogged {
     }
 }
 
-/// Whether answers may depend on a key, such as `cap.per`, secrets aside.
+/// Whether answers may depend on a key, such as `cap.period`, secrets aside.
 pub fn changes_answers(key: &str) -> bool {
     match treatment_of(key) {
         Treatment::Decided | Treatment::Devices | Treatment::Gap(_) => true,
@@ -536,7 +536,7 @@ mod tests {
 
     #[test]
     fn key_of_another_version_is_a_gap() {
-        let cap = "[[cap]]\nname = \"c\"\nper = \"day\"\n";
+        let cap = "[[cap]]\nname = \"c\"\nperiod = \"day\"\n";
         let found = between(cap, &format!("{cap}smoothed = true\n"));
         let gap = &found.gaps[0];
         assert_eq!(

@@ -39,8 +39,8 @@ name = "free"
 exclude = ["old_users"]
 [[cap]]
 name = "daily"
-unique_devices = {limit}
-per = "day"
+limit = {limit}
+period = "day"
 time_zone = "{zone}"
 [[platform]]
 kind = "tencent"
@@ -82,7 +82,7 @@ fn start(store: TestStore, limit: u64) -> FixtureServer {
 fn start_with(store: TestStore, rules: &str) -> FixtureServer {
     let server = FixtureServer::start(store, API, rules);
     wait_until("the first block", || {
-        cap(&server)["limit"].as_u64() > Some(0)
+        cap(&server)["granted"].as_u64() > Some(0)
     });
     server
 }
@@ -179,7 +179,7 @@ fn devices_beyond_the_cap_get_no_bid_and_counted_ones_still_do() {
         (&cap["name"], &cap["devices"]),
         (&json!("daily"), &json!(2))
     );
-    assert_eq!((&cap["limit"], &cap["per"]), (&json!(2), &json!("day")));
+    assert_eq!((&cap["limit"], &cap["period"]), (&json!(2), &json!("day")));
     let seconds = |field: &str| cap[field].as_u64().unwrap();
     let length = seconds("period_end_unix_seconds") - seconds("period_start_unix_seconds");
     assert_eq!(length, 86_400);

@@ -42,8 +42,8 @@ exclude = ["vip"]
 shadow = true
 [[cap]]
 name = "daily"
-unique_devices = 2
-per = "day"
+limit = 2
+period = "day"
 time_zone = "Asia/Shanghai"
 [[experiment]]
 name = "price"
@@ -144,7 +144,7 @@ impl Logged {
         let rtad = Rtad::serve(&write(&rules(SystemTime::now() + day)), &[]);
         let mut admin = rtad.connect_admin();
         wait_until("the cap is granted", || {
-            admin.get("/v1/status").ok()["caps"][0]["limit"] == 2
+            admin.get("/v1/status").ok()["caps"][0]["granted"] == 2
         });
         send(&rtad, 10);
         // The schedule's time is after the first answers, however long the start took.
@@ -429,7 +429,7 @@ fn strategy_that_joins_a_cap_is_decided_by_its_verdicts() {
     let found = change(&report, "api", "scheduled", "bid: not_member");
     assert_eq!(found, ["no bid: capped"], "{report:#}");
 
-    let other = "cap = \"other\"\n[[cap]]\nname = \"other\"\nunique_devices = 3\nper = \"day\"\n\
+    let other = "cap = \"other\"\n[[cap]]\nname = \"other\"\nlimit = 3\nperiod = \"day\"\n\
                  time_zone = \"Asia/Shanghai\"\n";
     let moved = logged.config("cap = \"daily\"\n", other);
     let report = logged.report(&moved);
@@ -481,14 +481,14 @@ fn keys_that_the_rows_do_not_decide_are_gaps() {
     };
     let cap = "cap.daily";
     gap(
-        "unique_devices = 2\n",
-        "unique_devices = 1\n",
-        &format!("{cap}.unique_devices differs"),
+        "limit = 2\n",
+        "limit = 1\n",
+        &format!("{cap}.limit differs"),
     );
     gap(
-        "per = \"day\"",
-        "per = \"hour\"",
-        &format!("{cap}.per differs"),
+        "period = \"day\"",
+        "period = \"hour\"",
+        &format!("{cap}.period differs"),
     );
     gap(
         "Asia/Shanghai",
@@ -527,7 +527,7 @@ fn keys_that_the_rows_do_not_decide_are_gaps() {
     );
 
     // Rows of requests that the cap does not concern are known.
-    let report = logged.report(&logged.config("unique_devices = 2\n", "unique_devices = 1\n"));
+    let report = logged.report(&logged.config("limit = 2\n", "limit = 1\n"));
     let (open, rows) = (report["incomplete_rows"].as_u64(), report["rows"].as_u64());
     assert!(open > Some(0) && open < rows, "{report:#}");
 

@@ -18,10 +18,10 @@ static ZONE: LazyLock<String> = LazyLock::new(|| {
     format!("Etc/GMT{:+}", hour - 12)
 });
 
-fn daily(unique_devices: u64) -> CapConfig {
+fn daily(limit: u64) -> CapConfig {
     CapConfig {
         time_zone: Some(ZONE.clone()),
-        ..config(unique_devices, PeriodUnit::Day)
+        ..config(limit, PeriodUnit::Day)
     }
 }
 
@@ -321,7 +321,7 @@ async fn grant_during_a_reload_is_not_lost() {
     // The retired cap has them to give back.
     let tables = second.tables().period_tables().next().unwrap();
     let hourly = CapConfig {
-        per: PeriodUnit::Hour,
+        period: PeriodUnit::Hour,
         ..daily(100)
     };
     let third = serve(&pod.caps, &hourly);

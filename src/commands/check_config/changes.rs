@@ -270,8 +270,8 @@ exclude = [\"a\"]
 cap = \"c\"
 [[cap]]
 name = \"c\"
-unique_devices = 30
-per = \"day\"
+limit = 30
+period = \"day\"
 time_zone = \"UTC\"
 [[experiment]]
 name = \"e\"
@@ -311,8 +311,8 @@ strategies = { T1 = \"s\" }
                 "strategy.s.unavailable = \"bid\"; before: \"no_bid\"",
             ),
             (
-                "unique_devices = 30",
-                "unique_devices = 10",
+                "limit = 30",
+                "limit = 10",
                 "cap c: 10 distinct devices per day in UTC; before: 30 distinct devices per \
                  day in UTC",
             ),

@@ -26,7 +26,7 @@ export function showCaps({ caps }) {
     caps,
     ({ name }) => name,
     (cap) => {
-      const counted = t("cap-of", { devices: count(cap.devices), limit: count(cap.limit) });
+      const counted = t("cap-of", { devices: count(cap.devices), limit: count(cap.granted) });
       const used = el("span", {}, bar(usedOf(cap)), el("small", {}, counted), ...granted(cap));
       const name = el("span", {}, cap.name, " ", el("small", {}, list(cap.strategies)));
       return [name, used, periodOf(cap)];
@@ -35,11 +35,11 @@ export function showCaps({ caps }) {
 }
 
 /** The part of all pods together. */
-const usedOf = ({ grants, unique_devices: total }) => Math.min(1, grants.all_devices / total);
+const usedOf = ({ grants, limit }) => Math.min(1, grants.all_devices / limit);
 
 /** What all pods were granted. */
-function granted({ grants, unique_devices: total }) {
-  const all = t("cap-granted", { all: count(grants.all_devices), total: count(total) });
+function granted({ grants, limit }) {
+  const all = t("cap-granted", { all: count(grants.all_devices), total: count(limit) });
   const { failing } = grants;
   return [
     el("small", {}, all),
@@ -48,10 +48,10 @@ function granted({ grants, unique_devices: total }) {
 }
 
 /** The period, whose end has the time of the cap's zone. */
-function periodOf({ per, time_zone: zone, period_end_unix_seconds: end }) {
+function periodOf({ period, time_zone: zone, period_end_unix_seconds: end }) {
   const left = duration(Math.max(0, end - Date.now() / 1000));
   const ends = t("cap-ends", { at: moment(end, zone), left });
-  return el("span", {}, t(`per-${per}`, { zone }), el("small", {}, ends));
+  return el("span", {}, t(`per-${period}`, { zone }), el("small", {}, ends));
 }
 
 /** Problems of the caps. */
@@ -66,11 +66,11 @@ export function capProblems({ caps }) {
       href: "#caps",
     });
   for (const cap of caps) {
-    const { name, devices, limit, unique_devices: total, grants, time_zone: zone } = cap;
+    const { name, devices, granted, limit, grants, time_zone: zone } = cap;
     // More may be granted as long as not all is.
-    const isWhole = grants.all_devices >= total;
+    const isWhole = grants.all_devices >= limit;
     const until = `${moment(cap.period_end_unix_seconds, zone)} (${zone})`;
-    if (isWhole && devices >= limit) note("capped", "warn", { name, limit: count(total), until });
+    if (isWhole && devices >= granted) note("capped", "warn", { name, limit: count(limit), until });
     if (grants.failing) note("grant", "bad", { name, cause: grants.failing });
   }
   return problems;

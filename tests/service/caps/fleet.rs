@@ -38,7 +38,7 @@ fn pod_without_the_store_goes_on_with_what_it_has() {
     std::fs::create_dir(&caps).unwrap();
     let server = start(100_000, &caps);
     std::fs::rename(&caps, &away).unwrap();
-    let granted = number(&cap(&server)["limit"]);
+    let granted = number(&cap(&server)["granted"]);
     assert_eq!(use_up(&server, 0), granted);
 
     // The cap is not reached: no platform may keep the answer until the end of the day.
@@ -63,7 +63,7 @@ fn pod_without_the_store_goes_on_with_what_it_has() {
     });
     assert!(cap(&server)["grants"].get("failing").is_none());
     let all = "rtad_cap_granted_devices{cap=\"daily\"}";
-    let limit = number(&cap(&server)["limit"]);
+    let limit = number(&cap(&server)["granted"]);
     assert_eq!(metric_sum(&server.metrics(), all), limit);
 }
 
@@ -79,7 +79,7 @@ fn drained_pod_gives_back_what_it_did_not_use() {
 
     let second = cap(&start(100_000, caps.path()));
     let all = number(&second["grants"]["all_devices"]);
-    assert_eq!(all, 5 + number(&second["limit"]));
+    assert_eq!(all, 5 + number(&second["granted"]));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn removed_cap_gives_back_what_it_did_not_use() {
     wait_until("the second knows", || {
         decide_oaid(&mut client, devices.next().unwrap());
         let cap = cap(&second);
-        number(&cap["grants"]["all_devices"]) == 5 + number(&cap["limit"])
+        number(&cap["grants"]["all_devices"]) == 5 + number(&cap["granted"])
     });
 }
 

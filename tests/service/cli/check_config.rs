@@ -137,7 +137,7 @@ fn change_that_moves_devices_to_other_buckets_is_refused() {
 fn cap_without_a_store_to_write_to_is_refused() {
     let store = TestStore::empty();
     let check_store = |lines: &str| {
-        let cap = "cap = \"c\"\n[[cap]]\nname = \"c\"\nunique_devices = 9\nper = \"day\"\n\
+        let cap = "cap = \"c\"\n[[cap]]\nname = \"c\"\nlimit = 9\nperiod = \"day\"\n\
                    time_zone = \"UTC\"\n";
         let text = format!("[store]\n{lines}\n{RULES}{cap}");
         let file = store.path().join("caps.toml");

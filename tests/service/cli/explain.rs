@@ -152,7 +152,7 @@ fn unchecked_caps_of_bids_are_named() {
     let (store, config) = served();
     let strategy = "name = \"needs-missing\"";
     let capped = format!("{strategy}\ncap = \"daily\"");
-    let cap = "[[cap]]\nname = \"daily\"\nunique_devices = 1\nper = \"day\"\ntime_zone = \"UTC\"\n";
+    let cap = "[[cap]]\nname = \"daily\"\nlimit = 1\nperiod = \"day\"\ntime_zone = \"UTC\"\n";
     let rules = format!("{}{cap}{PLATFORMS}", RULES.replace(strategy, &capped));
     let before = json(&config, "tencent", TENCENT_REQUEST.as_bytes());
     assert!(before.get("unchecked_caps").is_none());

@@ -43,8 +43,8 @@ no_device = "bid"
 cap = "daily"
 [[cap]]
 name = "daily"
-unique_devices = 2
-per = "day"
+limit = 2
+period = "day"
 time_zone = "UTC"
 "#;
 const STRATEGIES: [&str; 10] = [
@@ -66,7 +66,7 @@ fn server() -> FixtureServer {
     let server = FixtureServer::start(store, "max_body = \"2KiB\"", &rules);
     let mut admin = server.connect_admin();
     wait_until("the cap is granted", || {
-        admin.get("/v1/status").ok()["caps"][0]["limit"] == 2
+        admin.get("/v1/status").ok()["caps"][0]["granted"] == 2
     });
     server
 }

@@ -29,8 +29,8 @@ cap = "winter"
 
 [[cap]]
 name = "winter"
-unique_devices = 40
-per = "day"
+limit = 40
+period = "day"
 time_zone = "Asia/Shanghai"
 """
 

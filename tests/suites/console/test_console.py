@@ -88,10 +88,10 @@ class TestShows(Console):
             # A day of Shanghai ends at 16:00 UTC, the zone of the browser is another.
             status["caps"][0] |= {
                 "devices": 150,
-                "limit": 150,
-                "unique_devices": 600,
+                "granted": 150,
+                "limit": 600,
                 "grants": {"all_devices": 600, "created": 1, "failed": 0},
-                "per": "day",
+                "period": "day",
                 "time_zone": "Asia/Shanghai",
                 "period_end_unix_seconds": 4_000_032_000 // 86400 * 86400 + 16 * 3600,
             }

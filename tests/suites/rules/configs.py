@@ -264,8 +264,8 @@ def random_caps(random, number):
     largest one, so that no request waits for a further block."""
     found = []
     for index in range(3):
-        one = {"name": f"c{number}-{index}", "unique_devices": random.choice([1, 2, 6_000_000])}
-        one["per"] = random.choice(["hour", "day"])
+        one = {"name": f"c{number}-{index}", "limit": random.choice([1, 2, 6_000_000])}
+        one["period"] = random.choice(["hour", "day"])
         if random.random() < 0.6:
             one["time_zone"] = random.choice(ZONES)
         found.append(one)

@@ -317,7 +317,7 @@ class Model:
         device = min(request.md5s, default=None)
         if device in counted:
             return True
-        if len(counted) >= self.caps[cap]["unique_devices"]:
+        if len(counted) >= self.caps[cap]["limit"]:
             return False
         if counts and device:
             counted.add(device)

@@ -50,7 +50,7 @@ class Pod(Rtad):
             if "schedule" in one
         }
         ends = {one["name"]: one["period_end_unix_seconds"] for one in status["caps"]}
-        if any(one["limit"] < min(2, one["unique_devices"]) for one in status["caps"]):
+        if any(one["granted"] < min(2, one["limit"]) for one in status["caps"]):
             return False
         expected = {name: end.timestamp() for name, (_, end) in model.periods.items()}
         scheduled = {name: one for name, one in model.schedule_holds.items() if one is not None}

@@ -79,7 +79,7 @@ def local_period(cap, default_zone, at):
     """The local day or hour of an instant. An hour that the clock repeats comes twice."""
     zone = ZoneInfo(cap.get("time_zone", default_zone))
     local = at.astimezone(zone)
-    if cap["per"] == "day":
+    if cap["period"] == "day":
         return local.date().isoformat()
     return f"{local.date().isoformat()} {local.hour} {local.utcoffset()}"
 

@@ -116,7 +116,7 @@ fn cache_times_that_surprise_are_warned_about() {
     let no_bid = "no_bid_cache of the platform tencent is not set: it keeps refusals by caps and \
                   schedules of new-users for an hour at most, and other answers without a bid as \
                   long as it decides";
-    let cap = "[[cap]]\nname = \"c\"\nunique_devices = 5\nper = \"day\"\ntime_zone = \"UTC\"\n";
+    let cap = "[[cap]]\nname = \"c\"\nlimit = 5\nperiod = \"day\"\ntime_zone = \"UTC\"\n";
     for (timed, more) in [
         ("cap = \"c\"", cap),
         ("valid_until = \"2030-01-01T00:00:00Z\"", ""),
