@@ -195,6 +195,35 @@ fn window_refuses_while_its_segments_are_not_created() {
     }
 }
 
+/// Its next number may have been created by others, and removed since.
+#[test]
+fn owner_that_was_away_gives_the_window_up() {
+    let observe = |owner: &mut Shipped| {
+        owner.send(|reply| Request::Observe {
+            keys: keys(0..1),
+            at: None,
+            retry: None,
+            reply,
+        })
+    };
+    // Before it sends a segment.
+    let mut owner = Shipped::start(SPEC, Durability::Store);
+    let mut answer = observe(&mut owner);
+    owner.clock.advance(Duration::from_secs(601));
+    assert_eq!(owner.driven.outbox.first(), None);
+    assert!(matches!(owner.driven.run_cycle(), CycleEnd::Failed(_)));
+    assert!(answer.try_recv().is_err());
+
+    // While the store answers.
+    let mut owner = Shipped::start(SPEC, Durability::Store);
+    let mut answer = observe(&mut owner);
+    let outgoing = owner.driven.outbox.first().unwrap();
+    owner.clock.advance(Duration::from_secs(601));
+    owner.driven.outbox.created(outgoing.number);
+    assert!(matches!(owner.driven.run_cycle(), CycleEnd::Failed(_)));
+    assert!(answer.try_recv().is_err());
+}
+
 #[test]
 fn answer_of_a_process_that_was_paused_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();

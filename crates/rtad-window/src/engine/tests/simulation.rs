@@ -69,6 +69,8 @@ struct Store {
     tables: BTreeMap<u64, Vec<u8>>,
     /// Puts that arrive later than their answer.
     late: Vec<(u64, Bytes)>,
+    /// Puts that are lost before the store is back.
+    lost: u64,
 }
 
 impl Store {
@@ -314,6 +316,7 @@ impl Simulation {
             }
             4..7 => self.clock.advance_tick(self.random.below(4)),
             7 => self.clock.advance_tick(100 + self.random.below(300)),
+            8 if self.random.is_one_of(6) => self.store.lost = self.random.below(12),
             8..10 => self.late_put_arrives(),
             _ => match &self.nodes[node].process {
                 Process::Down => self.step_down(node),
@@ -334,6 +337,10 @@ impl Simulation {
     /// A put with the faults of a store.
     fn put(&mut self, number: u64, bytes: &Bytes) -> Put {
         let now = self.clock.uptime();
+        if self.store.lost > 0 {
+            self.store.lost -= 1;
+            return Put::Unknown;
+        }
         match self.random.below(10) {
             // Lost.
             0 => Put::Unknown,
