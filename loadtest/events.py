@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from events_load import WINDOW, Load, Server, busy, split_cores
+from events_redis import COMMANDS, Redis
 from suites.testkit import s3
 from suites.testkit.client import says_yes
 from suites.testkit.process import Rtad
@@ -76,9 +77,18 @@ def measure(options, folder):
             for window in ("disk", "store"):
                 one("new, single, JSON", window, 0)
 
-        with contextlib.suppress(Refused):
+        def one_round_of_redis(redis):
+            for command in COMMANDS:
+                run = redis.run(command, options.redis_events, on_load)
+                rows.setdefault(("Redis, one pipeline", command), []).append(run)
+
+        with contextlib.ExitStack() as stack:
+            redis = options.redis and stack.enter_context(Redis(folder / "redis", on_server))
+            stack.enter_context(contextlib.suppress(Refused))
             for _ in range(options.rounds):
                 one_round()
+                if redis:
+                    one_round_of_redis(redis)
     seconds, hz = time.monotonic() - began, os.sysconf("SC_CLK_TCK")
     ours = sum(os.times()[:4]) - sum(own_before[:4])
     others = ((busy() - busy_before) / hz - ours) / seconds
@@ -223,16 +233,18 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--freshness", action="store_true")
     parser.add_argument("--s3", action="store_true")
+    parser.add_argument("--redis", action="store_true")
     parser.add_argument("--state", type=Path, default=ROOT / "target/loadtest/events")
     names = ("seconds", "rounds", "connections", "batch", "capacity", "server-cores")
-    for name in (*names, "rate", "samples"):
+    for name in (*names, "rate", "samples", "redis-events"):
         parser.add_argument(f"--{name}", type=int)
     options = parser.parse_args()
     defaults = {"rounds": 3, "capacity": 100_000_000, "rate": 2000, "samples": 100}
-    defaults |= {"connections": 16, "batch": 1000, "server_cores": 1}
+    defaults |= {"connections": 16, "batch": 1000, "server_cores": 1, "redis_events": 3_000_000}
     defaults |= {"seconds": 20 if options.freshness else 5}
     if options.quick:
         defaults |= {"seconds": 1, "rounds": 1, "capacity": 20_000_000, "rate": 200, "samples": 3}
+        defaults |= {"redis_events": 200_000}
     for name, default in defaults.items():
         if getattr(options, name) is None:
             setattr(options, name, default)

@@ -6,11 +6,12 @@
 #
 #   bash loadtest/events.sh                 # about two minutes after the build, 2 GB of memory
 #   bash loadtest/events.sh --quick         # some seconds; only checks that everything works
+#   bash loadtest/events.sh --redis         # beside redis-server of Debian: SET NX EX, and SETBIT
 #   bash loadtest/events.sh --freshness     # time from an event to the answers of pods, instead
 #   bash loadtest/events.sh --freshness --s3    # the same over an S3 server, SeaweedFS from PyPI
 #
 # Options (defaults in parentheses; --quick lowers them):
-#   --seconds S (5)           of each run
+#   --seconds S (5)           of each run; --redis-events N (3000000) of each of Redis
 #   --rounds N (3)            alternating; the table has the one with the median CPU time
 #   --connections N (16)
 #   --batch N (1000)          keys of a binary request
@@ -34,5 +35,10 @@ if [ -z "${TEST_PROGRAMS:-}" ]; then
 fi
 groups=(events)
 case " $* " in *" --s3 "*) groups+=(s3) ;; esac
+case " $* " in
+    *" --redis "*)
+        command -v redis-server redis-cli > /dev/null ||
+            { echo "events: --redis needs the Debian packages redis-server and redis-tools" >&2; exit 2; } ;;
+esac
 bash tests/setup.sh "${groups[@]}"
 PYTHONPATH=tests exec python3 loadtest/events.py "$@"

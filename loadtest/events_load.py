@@ -61,10 +61,12 @@ class Server(Process):
         self.address = self.field("address")
         self.wait_for("all windows are owned by this process")
 
-    def ticks(self):
-        """User and system time since its start."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]), int(fields[12])
+
+
+def ticks(pid):
+    """User and system time of a process since its start."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]), int(fields[12])
 
 
 def busy():
@@ -94,11 +96,11 @@ class Load:
         command = ["wrk", f"-t{self.threads}", f"-c{self.options.connections}", f"-d{seconds}s"]
         # A request that waits for a slow disk is late, not lost.
         command += ["--timeout", "10s", "--latency", "-s", WRK, f"http://{self.server.address}"]
-        before = self.server.ticks()
+        before = ticks(self.server.pid)
         done = subprocess.run(
             [*self.pin, *command], env=os.environ | variables, capture_output=True, text=True
         )
-        after = self.server.ticks()
+        after = ticks(self.server.pid)
         lines = [line for line in done.stdout.splitlines() if line.startswith("row ")]
         if not lines:
             sys.exit(f"events: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
