@@ -556,17 +556,13 @@ def counted(board):
         [(f"max by ({window}) ({of('rtad_window_log_bytes')})", "{{window}}")],
         "Bytes since the last table in the store: a standby reads both at its start.",
     )
-    owners = of("rtad_window_owner")
     behind = of("rtad_window_behind_seconds")
     board.graph(
         "Owners and standbys",
         SECONDS,
-        [
-            (f"max by ({window}) ({behind} and ({owners} == 1))", "{{window}}: not in the store"),
-            (f"max by ({window}) ({behind} and ({owners} == 0))", "{{window}}: standby"),
-        ],
-        "Age of an owner's oldest events that the store lacks, and time since a standby had all of"
-        " the store. An owner refuses events from 10 s on.",
+        [(f"max by ({window}, pod) ({behind})", "{{window}} {{pod}}")],
+        "Of an owner, the age of the oldest events that the store lacks: from 10 s on it refuses"
+        " events. Of a standby, the time since it had all of the store.",
         min=0,
     )
     failures = [
