@@ -12,10 +12,11 @@
 //! its way at a time; requests queue meanwhile.
 //!
 //! **`disk`.** Each group is written to the local log and synced before its requests are answered.
-//! The segment follows half a second after its first group, or at 8 MB. The local log of segment n
-//! is removed once the segment is created, and the next owner with the same directory takes the
-//! rest over. Without the directory, groups that were in no segment are lost: of 10 seconds at
-//! most, as an owner with older ones refuses requests.
+//! The segment follows half a second after its first group, once the one before is created, or at
+//! 8 MB: a slow store gets fewer and larger segments. The local log of segment n is removed once
+//! the segment is created, and the next owner with the same directory takes the rest over. Without
+//! the directory, groups that were in no segment are lost: of 10 seconds at most, as an owner with
+//! older ones refuses requests.
 //!
 //! **Time.** A standby takes over if it has seen no new segment for 15 seconds. An owner refuses
 //! requests if its newest created segment was *sent* more than 10 seconds ago, by a clock that goes
@@ -269,13 +270,19 @@ impl Journal {
             // The shipper wakes the thread.
             return IDLE_SEGMENT;
         }
-        let now = self.shipping.now();
+        if self.open.len() >= SEGMENT_BYTES {
+            return Duration::ZERO;
+        }
+        if !self.is_created(self.number - 1) {
+            // One at a time: the store may be away, or slower than segments become due. The shipper
+            // wakes the thread.
+            return IDLE_SEGMENT;
+        }
         let segment_due = match self.open_since {
-            Some(_) if self.open.len() >= SEGMENT_BYTES => now,
             Some(since) => since + SEGMENT_TIME,
             None => self.last_sealed_at + IDLE_SEGMENT,
         };
-        segment_due.saturating_sub(now)
+        segment_due.saturating_sub(self.shipping.now())
     }
 
     /// Ends the open segment if it is due, and removes local logs that the store has.
@@ -289,9 +296,7 @@ impl Journal {
         if let Some(local) = &mut self.local {
             local.remove_through(created);
         }
-        // One segment without groups at a time: the store may be away.
-        let is_needed = self.has_groups() || created + 1 == self.number;
-        if self.due().is_zero() && is_needed && !self.is_finishing {
+        if self.due().is_zero() {
             self.seal()?;
         }
         Ok(())

@@ -160,6 +160,36 @@ fn segments_end_by_time_and_size() {
 }
 
 #[test]
+fn store_that_is_slower_than_segments_become_due_keeps_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut owner = Shipped::start(SPEC, on_disk(&dir));
+    let put_time = Duration::from_millis(1200);
+    let mut sent = None;
+    for n in 0..300 {
+        drop(owner.send(|reply| Request::Observe {
+            keys: keys(n..n + 1),
+            at: None,
+            retry: None,
+            reply,
+        }));
+        owner.clock.advance(Duration::from_millis(100));
+        let now = owner.clock.uptime();
+        if let Some((number, sent_at)) = sent
+            && now - sent_at >= put_time
+        {
+            owner.driven.outbox.created(number);
+            sent = None;
+        }
+        if sent.is_none() {
+            let outgoing = owner.driven.outbox.first();
+            sent = outgoing.map(|outgoing| (outgoing.number, now));
+        }
+        let age = owner.driven.shipping.progress().unshipped_age;
+        assert!(age < 3 * put_time, "{age:?} at event {n}");
+    }
+}
+
+#[test]
 fn segments_without_groups_are_sent_one_at_a_time() {
     let mut owner = Shipped::start(SPEC, Durability::Store);
     for _ in 0..5 {
