@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! LOCK          locked by the process
-//! OWNERS        owners under which this directory may have created the newest segment
+//! OWNERS        owners of its logs, and those under which it may have created the newest segment
 //! log-{n:020}   the bytes of segment n, until the store has it
 //! ```
 //!
@@ -79,7 +79,7 @@ impl StateDir {
         Ok(numbers)
     }
 
-    /// Owners of the segments that this directory may have created, oldest first.
+    /// Owners of the logs, and of segments that this directory may have created, oldest first.
     pub(crate) fn owners(&self) -> io::Result<Vec<u64>> {
         let text = match std::fs::read_to_string(self.dir.join(OWNERS)) {
             Ok(text) => text,

@@ -132,15 +132,14 @@ impl Replica {
             return Ok(Vec::new());
         };
 
-        let Some(index) = owners.iter().position(|it| *it == newest.owner) else {
+        if !owners.contains(&newest.owner) {
             drop_tail(dir)?;
             dir.set_owners(&[owner]).map_err(io)?;
             return Ok(Vec::new());
-        };
+        }
         let tail = read_tail(dir, &newest)?;
-        // Owners before that of the newest segment can create none any more. Those after it may
-        // have sent one that arrives late.
-        owners.drain(..index);
+        // Earlier owners stay until the local logs are rewritten: logs may be theirs, and a segment
+        // that they sent may arrive late.
         owners.push(owner);
         dir.set_owners(&owners).map_err(io)?;
         Ok(tail)

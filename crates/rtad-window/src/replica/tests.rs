@@ -337,6 +337,15 @@ fn local_logs_of_several_segments_are_taken_over_file_by_file() {
     assert_eq!(durability.dir().unwrap().owners().unwrap(), [1, 2]);
     assert_eq!(durability.dir().unwrap().logs().unwrap(), [2, 3, 4]);
 
+    // Killed after its first segment, and twice more before the next one.
+    let mut killed = begun();
+    killed.identity = owner.identity.clone();
+    killed.apply(&taken.bytes).unwrap();
+    for owner in [3, 4, 5] {
+        let again = take_over(&killed, &durability, owner);
+        assert_eq!((again.number, again.rest.len()), (3, 1));
+    }
+
     // A log in the middle that is missing, or torn.
     let path = durability.dir().unwrap().log_path(3);
     let middle = &logs[1];
