@@ -45,7 +45,7 @@ use crate::local_log::LocalLog;
 use crate::log::LogGroup;
 use crate::outbox::{Outgoing, Sealed, Shipping};
 use crate::replica::{LogSize, Replica};
-use crate::segment::SegmentHead;
+use crate::segment::{SegmentHead, mark};
 use crate::table_copy::LogEnd;
 use crate::take_over::Durability;
 
@@ -61,7 +61,8 @@ pub struct Journal {
     owner: u64,
     /// Number of the open segment.
     number: u64,
-    /// Head and groups of the open segment.
+    /// Head and groups of the open segment. In `store`, nothing until it is sealed: a machine that
+    /// is copied before must draw another mark.
     open: Vec<u8>,
     /// Bytes of its head.
     head_bytes: usize,
@@ -111,11 +112,9 @@ impl Journal {
             log: replica.log,
             is_finishing: false,
         };
-        let head = journal.head(false);
-        journal.open = head.encode();
-        journal.head_bytes = journal.open.len();
-
         if let Durability::Disk(dir) = durability {
+            let head = journal.head(false);
+            journal.begin_open(&head);
             let mut taken_over = Vec::new();
             for (number, bytes) in (first_rest..).zip(&rest) {
                 taken_over.push((number, &bytes[..]));
@@ -141,10 +140,16 @@ impl Journal {
         SegmentHead {
             number: self.number,
             owner: self.owner,
+            mark: mark(),
             is_released,
             first_group: self.next_group,
             window: self.window.clone(),
         }
+    }
+
+    fn begin_open(&mut self, head: &SegmentHead) {
+        self.open = head.encode();
+        self.head_bytes = self.open.len();
     }
 
     pub const fn window(&self) -> &Identity {
@@ -181,6 +186,9 @@ impl Journal {
     ///
     /// The local log cannot be written.
     pub fn commit(&mut self, group: &mut LogGroup) -> io::Result<()> {
+        if self.open.is_empty() {
+            self.begin_open(&self.head(false));
+        }
         let bytes = group.seal(self.next_group);
         self.open.extend_from_slice(bytes);
         self.log.bytes += bytes.len() as u64;
@@ -241,11 +249,16 @@ impl Journal {
 
     /// Hands the open segment to the shipper, and begins the next one.
     fn seal(&mut self) -> io::Result<()> {
+        if self.open.is_empty() {
+            self.begin_open(&self.head(false));
+        }
         let bytes = std::mem::take(&mut self.open);
+        self.head_bytes = 0;
         self.send(bytes, false);
         self.number += 1;
-        self.open = self.head(false).encode();
-        self.head_bytes = self.open.len();
+        if self.local.is_some() {
+            self.begin_open(&self.head(false));
+        }
         if let Some(local) = &mut self.local {
             local.begin_next(self.number, &self.open)?;
         }

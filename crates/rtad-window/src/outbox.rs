@@ -43,7 +43,8 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// Whether a segment that was found under its number is this one: an answer of the store was
-    /// lost. All bytes are compared, as a copy of a running machine has the same owner.
+    /// lost. All bytes are compared: a copy of a running machine has the same owner, but not the
+    /// same mark of a segment.
     pub fn is_ours(&self, found: &[u8]) -> bool {
         self.bytes == found
     }

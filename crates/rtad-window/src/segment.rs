@@ -4,6 +4,7 @@
 //! numbers. All segments of an owner have the owner's random number; a take-over is a segment of
 //! another owner.
 
+use rtad_core::random;
 use serde::{Deserialize, Serialize};
 
 use crate::error::OpenError;
@@ -18,11 +19,19 @@ pub struct SegmentHead {
     pub number: u64,
     /// Random number of the take-over.
     pub owner: u64,
+    /// Random number of the segment, see [`mark`].
+    pub mark: String,
     /// The owner has stopped: anybody may take over at once.
     pub is_released: bool,
     /// Number of the first group, or of the next one if there is none.
     pub first_group: u64,
     pub window: Identity,
+}
+
+/// A random number of 16 hexadecimal digits. Copies of a running machine have the same owner, and
+/// may count the same events: only by this number one of them finds that a segment is not its own.
+pub fn mark() -> String {
+    format!("{:016x}", random::number())
 }
 
 impl SegmentHead {

@@ -13,7 +13,7 @@ use rtad_core::random;
 use crate::error::OpenError;
 use crate::local_log::{TailLog, drop_tail, read_tail};
 use crate::replica::Replica;
-use crate::segment::SegmentHead;
+use crate::segment::{SegmentHead, mark};
 use crate::state_dir::StateDir;
 use crate::uptime::uptime;
 
@@ -149,6 +149,7 @@ impl Replica {
         SegmentHead {
             number,
             owner,
+            mark: mark(),
             is_released: false,
             first_group,
             window: self.identity.clone(),

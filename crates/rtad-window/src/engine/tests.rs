@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::answers::{AnswerLimits, RequestKey};
 use crate::image::Piece;
-use crate::{Durability, Replica, Seen, Shape, StateDir, WindowSpec};
+use crate::{Durability, Replica, Seen, Shape, StateDir, TakeOver, WindowSpec};
 use driven::{CycleEnd, Driven, TestClock, faulty_disk};
 
 /// Three regions.
@@ -252,6 +252,57 @@ fn owner_that_was_away_gives_the_window_up() {
     owner.driven.outbox.created(outgoing.number);
     assert!(matches!(owner.driven.run_cycle(), CycleEnd::Failed(_)));
     assert!(answer.try_recv().is_err());
+}
+
+/// The machine was copied while it ran: owner, table, events and ticks are the same.
+#[test]
+fn segments_of_a_copied_owner_differ() {
+    let clock = Arc::new(TestClock::default());
+    let replica = Replica::empty(shape(SPEC)).unwrap();
+    let taken = replica.take_over_as(&Durability::Store, 1, clock.uptime());
+    let taken = taken.unwrap();
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    for is_disk in [true, false] {
+        let mut segments = Vec::new();
+        for dir in &dirs {
+            let durability = if is_disk {
+                on_disk(dir)
+            } else {
+                Durability::Store
+            };
+            let take_over = TakeOver {
+                number: taken.number,
+                bytes: taken.bytes.clone(),
+                rest: Vec::new(),
+                made_at: clock.uptime(),
+            };
+            let replica = Replica::empty(shape(SPEC)).unwrap();
+            let driven = Driven::start(replica, take_over, durability, &clock).unwrap();
+            let clock = Arc::clone(&clock);
+            let mut owner = Shipped { clock, driven };
+            for _ in 0..2 {
+                drop(owner.send(|reply| Request::Observe {
+                    keys: keys(0..1),
+                    at: None,
+                    retry: None,
+                    reply,
+                }));
+                owner.driven.engine.journal.begin_segment().unwrap();
+                let outgoing = owner.driven.outbox.first().unwrap();
+                owner.driven.outbox.created(outgoing.number);
+                owner.run_cycle();
+                segments.push(outgoing);
+            }
+        }
+        for (segment, copied) in [(0, 2), (1, 3)] {
+            let (segment, copied) = (&segments[segment], &segments[copied]);
+            assert_eq!(segment.number, copied.number);
+            // The group: 20 bytes, 13 of a frame, 14 of a change.
+            let groups = segment.bytes.len() - 47;
+            assert_eq!(segment.bytes[groups..], copied.bytes[groups..]);
+            assert!(!segment.is_ours(&copied.bytes));
+        }
+    }
 }
 
 #[test]
