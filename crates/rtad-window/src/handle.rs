@@ -30,11 +30,6 @@ struct Inner {
 }
 
 impl Inner {
-    fn has_ended(&self) -> bool {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
     /// Waits for the end of the thread.
     fn join(&self) {
         let thread = self
@@ -175,10 +170,16 @@ impl WindowHandle {
         self.0.shipping.is_released()
     }
 
-    /// Whether the window's thread has ended: after `close`, a log that cannot be written, another
-    /// owner, or a panic.
+    /// Whether the window's thread has ended: at the end of `close`, by a log that cannot be
+    /// written, another owner, or a panic.
     pub fn has_ended(&self) -> bool {
-        self.0.has_ended()
+        self.0.shipping.has_ended()
+    }
+
+    /// Whether the window was given back: the last segment is created. Otherwise a standby waits
+    /// before it takes over.
+    pub fn is_released(&self) -> bool {
+        self.0.shipping.is_released()
     }
 
     /// State of the window. It includes every request that was answered.

@@ -200,6 +200,11 @@ impl Shipping {
             .clone()
     }
 
+    /// Whether the window's thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.state().has_ended
+    }
+
     /// Whether the last segment is created.
     pub fn is_released(&self) -> bool {
         self.state().is_released

@@ -177,6 +177,23 @@ async fn closed_window_is_released_with_all_of_its_groups() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn window_that_is_being_closed_has_not_ended() {
+    let store = Store::default();
+    let (window, _shipper) = store.start(Durability::Store);
+    store.is_away.store(true, Ordering::Release);
+    let closing = {
+        let window = window.clone();
+        tokio::spawn(async move { window.close().await })
+    };
+    wait_until("the last segment", || !window.state().is_writable).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!window.has_ended() && !window.is_released());
+    store.is_away.store(false, Ordering::Release);
+    assert!(closing.await.unwrap());
+    assert!(window.has_ended() && window.is_released());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn directory_has_only_what_the_store_has_not() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::default();
