@@ -26,10 +26,11 @@
 //! group with changes do not need this: their segment is created.
 //!
 //! **Removal.** Segments before the newest table are removed, which makes their numbers free again.
-//! A process that was away so long must not become the owner by one of them. So a take-over counts
-//! only if the store has no table of a higher number once it is created. An owner gives the window
-//! up if its newest created segment was sent more than 10 minutes ago, or if an answer of the store
-//! took as long; segments are removed half an hour after they were created at the earliest.
+//! A process that was away so long must not become the owner by one of them. So the caller takes a
+//! created take-over for its own only if it knew the segment before as the newest a short time ago,
+//! or if a list of the segments then has no later one. An owner gives the window up if its newest
+//! created segment was sent more than 10 minutes ago, or if an answer of the store took as long;
+//! segments are removed half an hour after they were created at the earliest.
 //!
 //! **Failures.** A write or sync that fails ends the process, which leaves the local log as it is.
 //! What was not answered may be in it, or not.

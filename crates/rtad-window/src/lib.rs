@@ -58,7 +58,9 @@ pub use answers::{AnswerLimits, RequestKey, Retry};
 pub use error::OpenError;
 pub use handle::WindowHandle;
 pub use head::Shape;
-pub use outbox::{MAX_UNSHIPPED_TIME, MIN_REMOVED_AGE, Outbox, Outgoing, TAKE_OVER_AFTER};
+pub use outbox::{
+    MAX_UNSHIPPED_BYTES, MAX_UNSHIPPED_TIME, MIN_REMOVED_AGE, Outbox, Outgoing, TAKE_OVER_AFTER,
+};
 pub use queue::{Failure, Observed};
 pub use replica::{Replica, SegmentInfo};
 pub use settings::{ChangeListener, Changed, Now, Settings, WindowState};

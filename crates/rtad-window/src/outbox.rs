@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::queue::Queue;
+use crate::queue::{MAX_WAITING_BYTES, Queue};
 use crate::uptime::Uptime;
 
 /// Time after which a window refuses requests, counted from the newest created segment, and from
@@ -29,6 +29,10 @@ pub const MAX_SILENCE: Duration = Duration::from_secs(10 * 60);
 pub const MIN_REMOVED_AGE: Duration = Duration::from_secs(30 * 60);
 /// Bytes in sealed segments beyond which a window refuses requests: they are in memory.
 const MAX_SEALED_BYTES: u64 = 256 << 20;
+/// Most memory of a window beside its table and its answers, which it reaches while the store is
+/// away: 256 MiB of segments that are not created, and 64 MiB of keys that wait. Some megabytes of
+/// the open segment, and the last request, are not in it.
+pub const MAX_UNSHIPPED_BYTES: u64 = MAX_SEALED_BYTES + MAX_WAITING_BYTES;
 
 /// A segment to create in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]

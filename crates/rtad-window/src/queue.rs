@@ -11,8 +11,10 @@ use crate::table_copy::TableCopy;
 use crate::window::Seen;
 use crate::{Key, ListedKey};
 
-/// Keys that may wait: 64 MiB, less than a second of work.
+/// Keys that may wait: less than a second of work.
 const MAX_WAITING: usize = 4 << 20;
+/// Their memory.
+pub const MAX_WAITING_BYTES: u64 = (MAX_WAITING * size_of::<Key>()) as u64;
 /// Keys of one group, apart from the last request.
 const MAX_GROUP: usize = 1 << 16;
 /// A request without keys takes the memory of so many.
