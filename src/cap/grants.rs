@@ -265,7 +265,7 @@ impl Granter {
         let is_all_granted = grants.by_all() >= held.total();
         if amount == 0 && is_all_granted {
             // The next call gives it back. Requests do not use it any more.
-            ledger.owed = table.lower_limit(need.surplus());
+            ledger.owed += table.lower_limit(need.surplus());
             if ledger.owed == 0 {
                 ledger.next_call = now + WAIT_INTERVAL;
             }

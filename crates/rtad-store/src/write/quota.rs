@@ -186,16 +186,19 @@ impl Quota {
             let _ = records.point_to(number).await;
         }
 
-        // Only here: a call that is dropped before is repeated.
-        let ours = self.attempt.take().map(|attempt| attempt.grant);
-        match (created, ours) {
-            (Created::Ours, Some(ours)) => {
-                self.note(number, ours.granted);
-                Ok(Some(ours.amount))
-            }
-            (Created::Theirs(bytes), _) => self.accept(number, &bytes).map(|()| None),
-            (Created::Ours, None) => Ok(None),
+        if let Created::Theirs(bytes) = created {
+            // What is not understood may be a wrong answer, and the record ours: it stays unsettled.
+            self.accept(number, &bytes)?;
+            self.attempt = None;
+            return Ok(None);
         }
+
+        // Only here: a call that is dropped before is repeated.
+        let Some(Attempt { grant: ours, .. }) = self.attempt.take() else {
+            return Ok(None);
+        };
+        self.note(number, ours.granted);
+        Ok(Some(ours.amount))
     }
 
     /// Goes on from a record of another pod.

@@ -314,6 +314,31 @@ async fn ended_periods_are_removed() {
     }
 }
 
+/// A proxy answers with a page, while the record that gives back is on its way.
+#[tokio::test]
+async fn wrong_answer_does_not_give_back_twice() {
+    let objects = Arc::new(FaultyStore::default());
+    let mut pod = quota(writer(&objects), "pod");
+    pod.change(LIMIT, |_| 100).await.unwrap();
+    objects.delay_next_put("records/0");
+    pod.change(LIMIT, |_| -40).await.unwrap_err();
+
+    let store = writer(&objects);
+    let path = Records::new(store.store(), cap_path(&cap()).join("day-0")).path(2);
+    let page = object_store::ObjectStoreExt::put(&*objects, &path, "<html>".into());
+    page.await.unwrap();
+    pod.change(LIMIT, |_| -40).await.unwrap_err();
+    assert!(pod.is_unsettled());
+
+    object_store::ObjectStoreExt::delete(&*objects, &path)
+        .await
+        .unwrap();
+    assert!(objects.land_late_put().await);
+    assert_eq!(pod.change(LIMIT, |_| -40).await.unwrap(), -40);
+    let amounts: Vec<_> = grants(&objects).await.iter().map(|it| it.amount).collect();
+    assert_eq!(amounts, [100, -40]);
+}
+
 /// The directory under a lost mount: each machine would count on its own.
 #[tokio::test]
 async fn emptied_directory_is_refused() {
