@@ -38,6 +38,8 @@ const WAIT_INTERVAL: Duration = Duration::from_secs(10);
 const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 /// Most time for one call. The next one goes on.
 const CALL_TIME: Duration = Duration::from_secs(10);
+/// Most time for removing ended periods. The next period's first pod goes on.
+const REMOVAL_TIME: Duration = Duration::from_secs(600);
 /// Most time for giving back at the end. With that of the decision log it is less than the 10 s
 /// that pods have after the drain time-out.
 const CLOSE_TIME: Duration = Duration::from_secs(4);
@@ -155,6 +157,11 @@ impl Held<'_> {
     fn total(&self) -> u64 {
         self.cap.config().limit
     }
+
+    /// Name of the period's folder.
+    fn folder(&self) -> String {
+        folder_name(self.cap.config().period, self.period_table.period)
+    }
 }
 
 impl Granter {
@@ -257,7 +264,9 @@ impl Granter {
             ledger.granted_at = Some(now);
             grant(period_table, amount.unsigned_abs());
             if ledger.quota.as_ref().is_some_and(Quota::is_first) {
-                self.remove_ended(store, cap).await;
+                // Thousands of requests, for which no call waits.
+                let name = cap_name(cap);
+                tokio::spawn(remove_ended(store.clone(), name, held.folder()));
             }
             return;
         }
@@ -283,8 +292,12 @@ impl Granter {
     ) -> Option<i64> {
         let Held { cap, period_table } = held;
         let quota = ledger.quota.get_or_insert_with(|| {
-            let period = folder_name(cap.config().period, period_table.period);
-            Quota::new(store.clone(), &cap_name(cap), &period, self.pod.clone())
+            Quota::new(
+                store.clone(),
+                &cap_name(cap),
+                &held.folder(),
+                self.pod.clone(),
+            )
         });
         let change = tokio::time::timeout(CALL_TIME, quota.change(held.total(), decide)).await;
         period_table
@@ -312,22 +325,6 @@ impl Granter {
                 });
                 None
             }
-        }
-    }
-
-    /// Removes the records of periods that ended long ago. Without the permission they stay, until
-    /// a rule of the bucket removes them.
-    async fn remove_ended(&self, store: &StoreWriter, cap: &Cap) {
-        let now = SystemTime::now();
-        let name = cap_name(cap);
-        let removal = Quota::remove_ended(store, &name, |period| has_ended(period, now));
-        let removed: Result<usize, String> = match tokio::time::timeout(CALL_TIME, removal).await {
-            Ok(removed) => removed.map_err(|error: StoreError| error_chain(&error)),
-            Err(_) => Err(format!("no answer in {CALL_TIME:?}")),
-        };
-        if let Err(error) = removed {
-            let cap = cap.name();
-            tracing::debug!(cap, error, "records of ended periods were not removed");
         }
     }
 
@@ -387,6 +384,20 @@ impl Account {
             let error = error();
             tracing::warn!(cap, error, "no grant: the cap goes on with what it has");
         }
+    }
+}
+
+/// Removes the records of periods that ended long before one that has begun. Without the permission
+/// they stay, until a rule of the bucket removes them.
+async fn remove_ended(store: StoreWriter, cap: AudienceName, begun: String) {
+    let removal = Quota::remove_ended(&store, &cap, &begun, SystemTime::now(), has_ended);
+    let removed: Result<usize, String> = match tokio::time::timeout(REMOVAL_TIME, removal).await {
+        Ok(removed) => removed.map_err(|error: StoreError| error_chain(&error)),
+        Err(_) => Err(format!("no end in {REMOVAL_TIME:?}")),
+    };
+    if let Err(error) = removed {
+        let cap = cap.as_str();
+        tracing::debug!(cap, error, "records of ended periods were not removed");
     }
 }
 

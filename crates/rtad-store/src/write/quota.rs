@@ -12,7 +12,9 @@
 //!   writes nothing else of the quota, and does not use the devices.
 //! * What a killed pod had taken stays taken.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use std::time::SystemTime;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 
@@ -226,8 +228,11 @@ impl Quota {
         }
     }
 
-    /// Removes the folders of the cap's periods of which `has_ended` is true, by name. Returns
-    /// their number.
+    /// Removes the folders of the cap's periods of which `has_ended` is true, by their name and the
+    /// time. Returns their number. For the pod that has just created the first record of `begun`.
+    ///
+    /// The time is the earlier one of `now` and the store's: a clock that is ahead removes no
+    /// period that others count in.
     ///
     /// # Errors
     ///
@@ -235,16 +240,22 @@ impl Quota {
     pub async fn remove_ended(
         store: &StoreWriter,
         cap: &AudienceName,
-        has_ended: impl Fn(&str) -> bool,
+        begun: &str,
+        now: SystemTime,
+        has_ended: impl Fn(&str, SystemTime) -> bool,
     ) -> Result<usize, StoreError> {
         let folder = cap_path(cap);
+        let records = Records::new(store.store(), folder.clone().join(begun));
+        let now = now.min(records.written_at(1).await?);
+
         let objects = store.store().objects(&folder).await?;
         let listing = objects.list_with_delimiter(Some(&folder)).await;
         let listing = listing.map_err(|source| StoreError::backend("list", &folder, source))?;
 
         let mut removed = 0;
         for period in listing.common_prefixes {
-            if period.filename().is_some_and(&has_ended) {
+            let name = period.filename();
+            if name.is_some_and(|name| has_ended(name, now)) {
                 remove_folder(store, &period).await?;
                 removed += 1;
             }
@@ -264,12 +275,11 @@ async fn remove_folder(store: &StoreWriter, folder: &Path) -> Result<(), StoreEr
         });
     }
 
-    let mut paths = Vec::new();
-    for object in store.backend().list(folder).await? {
-        paths.push(Ok(object.location));
-    }
+    // Removed while they are listed: there may be a hundred thousand.
     let objects = store.store().objects(folder).await?;
-    let removed = objects.delete_stream(stream::iter(paths).boxed());
+    let listed = objects.list(Some(folder));
+    let paths = listed.map_ok(|object| object.location).boxed();
+    let removed = objects.delete_stream(paths);
     let removed = removed.try_for_each(|_| async { Ok(()) }).await;
     removed.map_err(|source| StoreError::backend("remove", folder, source))
 }

@@ -279,8 +279,9 @@ async fn share_quota(url: &str) {
     let mut late = quota(store.clone(), "late");
     assert_eq!(late.change(LIMIT, |_| 1).await.unwrap(), 0);
     assert_eq!(late.granted(), LIMIT);
-    let removed = Quota::remove_ended(&store, &cap(), |_| true).await.unwrap();
-    assert_eq!(removed, 1);
+    let cap = cap();
+    let removal = Quota::remove_ended(&store, &cap, "day-0", SystemTime::now(), |_, _| true);
+    assert_eq!(removal.await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -302,15 +303,47 @@ async fn ended_periods_are_removed() {
             let mut quota = Quota::new(store.clone(), &cap(), period, "pod".to_owned());
             quota.change(LIMIT, |_| 1).await.unwrap();
         }
-        let ended = |name: &str| name != "day-3";
-        assert_eq!(Quota::remove_ended(&store, &cap(), ended).await.unwrap(), 2);
-        assert_eq!(Quota::remove_ended(&store, &cap(), ended).await.unwrap(), 0);
+        for expected in [2, 0] {
+            let has_ended = |name: &str, _| name != "day-3";
+            let cap = cap();
+            let removal = Quota::remove_ended(&store, &cap, "day-3", SystemTime::now(), has_ended);
+            assert_eq!(removal.await.unwrap(), expected);
+        }
         let left = store.backend().list(&cap_path(&cap())).await.unwrap();
         assert!(
             left.iter()
                 .all(|object| object.location.as_ref().contains("day-3"))
         );
         assert_eq!(left.len(), 2, "a record and the hint");
+    }
+}
+
+/// A pod whose clock is days ahead begins a period before its time.
+#[tokio::test]
+async fn periods_are_removed_by_the_earlier_one_of_two_clocks() {
+    const DAYS: Duration = Duration::from_secs(2 * 24 * 3600);
+    let objects = Arc::new(FaultyStore::default());
+    let store = writer(&objects);
+    quota(store.clone(), "pod")
+        .change(LIMIT, |_| 1)
+        .await
+        .unwrap();
+
+    let now = SystemTime::now();
+    let latest = now + Duration::from_secs(3600);
+    for (pod_ahead, store_ahead) in [(DAYS, Duration::ZERO), (Duration::ZERO, DAYS)] {
+        objects.set_clock_ahead(store_ahead);
+        let has_ended = |_: &str, time| {
+            assert!(time <= latest, "{pod_ahead:?}, {store_ahead:?}");
+            true
+        };
+        let cap = cap();
+        let removal = Quota::remove_ended(&store, &cap, "day-0", now + pod_ahead, has_ended);
+        assert_eq!(removal.await.unwrap(), 1);
+        quota(store.clone(), "pod")
+            .change(LIMIT, |_| 1)
+            .await
+            .unwrap();
     }
 }
 
