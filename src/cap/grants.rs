@@ -35,7 +35,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 /// Time between two reads by a pod that waits for others to give back.
 const WAIT_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause after a failure.
-const FAILURE_PAUSE: Duration = Duration::from_secs(2);
+pub const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 /// Most time for one call. The next one goes on.
 const CALL_TIME: Duration = Duration::from_secs(10);
 /// Most time for removing ended periods. The next period's first pod goes on.
@@ -67,6 +67,14 @@ struct Ledger {
     granted_at: Option<Instant>,
     next_call: Instant,
     polled_at: Option<Instant>,
+}
+
+impl Ledger {
+    /// Whether there is nothing to give back, and no record whose outcome is unknown.
+    fn is_settled(&self) -> bool {
+        let is_unsettled = self.quota.as_ref().is_some_and(Quota::is_unsettled);
+        self.owed == 0 && !is_unsettled
+    }
 }
 
 impl Grants {
@@ -238,9 +246,8 @@ impl Granter {
             since_block: ledger.granted_at.map_or(Duration::ZERO, |at| now - at),
         };
         let is_due = ledger.polled_at.is_none_or(|at| now - at >= POLL_INTERVAL);
-        let is_unsettled = ledger.quota.as_ref().is_some_and(Quota::is_unsettled);
         let left = need.cap.saturating_sub(grants.by_all());
-        if !(need.is_any(left) || is_due || is_unsettled || ledger.owed > 0) {
+        if !(need.is_any(left) || is_due) && ledger.is_settled() {
             return;
         }
 
@@ -336,35 +343,64 @@ impl Granter {
 
     /// Closes the tables of these caps, which admit no further device, and gives back what they have
     /// left. Waits for calls in progress.
-    pub async fn give_back(&self, caps: &[Arc<Cap>]) {
+    async fn give_back(&self, caps: &[Arc<Cap>]) {
         let held = Held::of(caps);
         let all = async {
             let _calling = self.calling.lock().await;
-            join_all(held.iter().map(|held| self.give_back_one(held))).await;
+            join_all(held.iter().map(|held| self.give_back_all(held))).await;
         };
         if tokio::time::timeout(CLOSE_TIME, all).await.is_err() {
             tracing::warn!("the rest of a cap was not given back in time: no pod uses it");
         }
     }
 
-    async fn give_back_one(&self, held: &Held<'_>) {
-        let Some(store) = &self.store else { return };
-        let mut ledger = held.period_table.grants.ledger.lock().await;
-        ledger.owed += held.period_table.table.close();
+    async fn give_back_all(&self, held: &Held<'_>) {
+        while !self.give_back_once(held).await {
+            tokio::time::sleep(TICK).await;
+        }
+    }
 
-        loop {
-            let owed = ledger.owed.cast_signed();
-            let is_unsettled = ledger.quota.as_ref().is_some_and(Quota::is_unsettled);
-            if owed == 0 && !is_unsettled {
-                return;
-            }
-            match self.call(held, &mut ledger, store, |_| -owed).await {
-                // A block that was on its way.
-                Some(amount) if amount > 0 => ledger.owed += amount.unsigned_abs(),
-                Some(_) => {}
-                None => tokio::time::sleep(TICK).await,
+    /// [`Self::close`] for caps that have ended, with one call per table. Returns the caps that are
+    /// settled: nothing is left to give back, or it is too late.
+    pub async fn settle(&self, caps: &[Arc<Cap>]) -> Vec<Arc<Cap>> {
+        let _calling = self.calling.lock().await;
+        let are_settled = join_all(caps.iter().map(|cap| self.settle_one(cap))).await;
+
+        let mut settled = Vec::new();
+        for (cap, is_settled) in caps.iter().zip(are_settled) {
+            if is_settled {
+                settled.push(Arc::clone(cap));
             }
         }
+        settled
+    }
+
+    async fn settle_one(&self, cap: &Arc<Cap>) -> bool {
+        let mut is_settled = true;
+        for held in Held::of(std::slice::from_ref(cap)) {
+            let is_over = held.period_table.period.end < SystemTime::now();
+            is_settled &= self.give_back_once(&held).await || is_over;
+        }
+        is_settled
+    }
+
+    /// Closes a table, and gives back what it has left. Returns whether nothing is left.
+    async fn give_back_once(&self, held: &Held<'_>) -> bool {
+        let Some(store) = &self.store else {
+            return true;
+        };
+        let mut ledger = held.period_table.grants.ledger.lock().await;
+        ledger.owed += held.period_table.table.close();
+        if ledger.is_settled() {
+            return true;
+        }
+
+        let owed = ledger.owed.cast_signed();
+        let amount = self.call(held, &mut ledger, store, |_| -owed).await;
+        // A block that was on its way.
+        let block = amount.unwrap_or(0).max(0);
+        ledger.owed += block.unsigned_abs();
+        ledger.is_settled()
     }
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rtad_store::write::StoreWriter;
 
 use super::demand::TICK;
-use super::grants::{GrantState, Granter};
+use super::grants::{FAILURE_PAUSE, GrantState, Granter};
 use super::{Cap, PeriodTable};
 use crate::config::CapConfig;
 
@@ -94,9 +94,12 @@ impl Caps {
     /// Follows the clock, and takes and gives back parts of the caps, without end.
     pub async fn run(&self) {
         let grants = async {
+            let mut next_end = Instant::now();
             loop {
                 self.renew(Instant::now()).await;
-                self.end_retired().await;
+                if Instant::now() >= next_end && !self.end_retired().await {
+                    next_end = Instant::now() + FAILURE_PAUSE;
+                }
                 tokio::time::sleep(TICK).await;
             }
         };
@@ -124,17 +127,20 @@ impl Caps {
         }
     }
 
-    /// Ends the retired caps that no catalog serves any more.
-    pub(super) async fn end_retired(&self) {
+    /// Ends the retired caps that no catalog serves any more. Returns false if one of them could not
+    /// give back what it has left: it stays for the next call.
+    pub(super) async fn end_retired(&self) -> bool {
         let mut retired = self.retired.lock().clone();
         // One reference is here, and one in the list.
         retired.retain(|cap| Arc::strong_count(cap) == 2);
         if retired.is_empty() {
-            return;
+            return true;
         }
-        self.granter.give_back(&retired).await;
-        let has_ended = |cap: &Arc<Cap>| retired.iter().any(|ended| Arc::ptr_eq(ended, cap));
+
+        let settled = self.granter.settle(&retired).await;
+        let has_ended = |cap: &Arc<Cap>| settled.iter().any(|ended| Arc::ptr_eq(ended, cap));
         self.retired.lock().retain(|cap| !has_ended(cap));
+        settled.len() == retired.len()
     }
 }
 
