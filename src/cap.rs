@@ -12,7 +12,8 @@
 //! A request compares its time with the end of the period, in monotonic time. The table of the next
 //! period is allocated seconds before, so the first request after the end is counted in it. A
 //! background task reads the clock every second, follows its steps, and drops the old table; sync
-//! puts the tables into the catalog, so that requests load no further pointer.
+//! puts the tables into the catalog, so that requests load no further pointer. After a pause of the
+//! process over the end there is no next table: until the task runs, no device gets a bid.
 //!
 //! The period's number only grows: a clock that is set back extends the period. A clock set back by
 //! more than a day was wrong before, and starts the period of the new time.
@@ -135,6 +136,8 @@ pub enum Applicant<'a> {
     Device(Sought<'a>),
     /// A request without a usable id.
     Unknown(&'a CapTable),
+    /// The period has ended, and there is no table of the next one.
+    TooLate,
 }
 
 impl Applicant<'_> {
@@ -145,13 +148,23 @@ impl Applicant<'_> {
         match self {
             Self::Device(sought) => sought.count() != Counted::Full,
             Self::Unknown(table) => !table.is_full(),
+            Self::TooLate => false,
         }
     }
 }
 
 impl CapTables {
+    /// The table of the time `at`; `None` after the end of the period without a next table.
     #[inline]
-    fn at(&self, at: Instant) -> &Dated {
+    fn at(&self, at: Instant) -> Option<&Dated> {
+        if at < self.current.ends {
+            return Some(&self.current);
+        }
+        self.next.as_ref().filter(|next| at < next.ends)
+    }
+
+    /// The table of the time `at`, or the last one before.
+    fn last_at(&self, at: Instant) -> &Dated {
         match &self.next {
             Some(next) if at >= self.current.ends => next,
             _ => &self.current,
@@ -162,7 +175,10 @@ impl CapTables {
     /// call it before other work, beside which the wait for the table's memory passes.
     #[inline]
     pub fn seek(&self, keys: &[DeviceKey], at: Instant) -> Applicant<'_> {
-        let table = &self.at(at).period_table.table;
+        let Some(dated) = self.at(at) else {
+            return Applicant::TooLate;
+        };
+        let table = &dated.period_table.table;
         match keys.iter().min() {
             Some(key) => Applicant::Device(table.seek(key)),
             None => Applicant::Unknown(table),
@@ -171,7 +187,10 @@ impl CapTables {
 
     /// The answer that [`Applicant::admit`] would give, without counting.
     pub fn would_admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
-        let table = &self.at(at).period_table.table;
+        let Some(dated) = self.at(at) else {
+            return false;
+        };
+        let table = &dated.period_table.table;
         match keys.iter().min() {
             Some(key) => table.look_up(key) != Counted::Full,
             None => !table.is_full(),
@@ -180,16 +199,19 @@ impl CapTables {
 
     /// The decision about a device that is not admitted at the time `at`.
     pub fn refusal(&self, at: Instant) -> Decision {
-        if self.at(at).period_table.grants.by_all() < self.of_all_pods {
-            Decision::NO_GRANT
-        } else {
-            Decision::CAPPED
+        match self.at(at) {
+            Some(dated) if dated.period_table.grants.by_all() >= self.of_all_pods => {
+                Decision::CAPPED
+            }
+            _ => Decision::NO_GRANT,
         }
     }
 
     /// [`Self::refusal`] of a device that asked for a bid: the pod needs a block.
     pub fn refuse(&self, at: Instant) -> Decision {
-        self.at(at).period_table.grants.note_refusal();
+        if let Some(dated) = self.at(at) {
+            dated.period_table.grants.note_refusal();
+        }
         self.refusal(at)
     }
 
@@ -206,7 +228,7 @@ impl CapTables {
     /// Time from `at` to the end of its period.
     #[inline]
     pub fn ends_in(&self, at: Instant) -> Duration {
-        self.at(at).ends.saturating_duration_since(at)
+        self.last_at(at).ends.saturating_duration_since(at)
     }
 }
 
@@ -273,7 +295,7 @@ impl Cap {
     /// The devices counted in the current period.
     pub fn usage(&self) -> Usage {
         let state = self.state.load();
-        let PeriodTable { period, table, .. } = &*state.at(Instant::now()).period_table;
+        let PeriodTable { period, table, .. } = &*state.last_at(Instant::now()).period_table;
         Usage {
             devices: table.count(),
             limit: table.limit(),

@@ -187,7 +187,12 @@ impl Granter {
         let accounts = self.accounts.lock();
         let account = accounts.get(cap.name());
         let counted = account.map_or_else(GrantState::default, |account| account.state);
-        let all_devices = cap.tables().at(Instant::now()).period_table.grants.by_all();
+        let all_devices = cap
+            .tables()
+            .last_at(Instant::now())
+            .period_table
+            .grants
+            .by_all();
         GrantState {
             all_devices,
             ..counted

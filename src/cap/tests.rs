@@ -96,6 +96,29 @@ fn first_request_after_the_end_is_counted_in_the_next_period() {
     );
 }
 
+/// The process was paused before it prepared the next table.
+#[test]
+fn nobody_is_admitted_after_a_pause_over_the_end() {
+    let mut world = World::new(2, PeriodUnit::Hour);
+    world.pass(HOUR - LEAD - Duration::from_secs(1));
+    world.follow();
+    assert!(world.admits(1));
+    world.pass(2 * LEAD);
+    assert!(!world.admits(1) && !world.admits(2));
+    let tables = world.cap.tables();
+    assert!(!tables.seek(&[], world.now).admit());
+    assert_eq!(tables.refuse(world.now), Decision::NO_GRANT);
+    assert_eq!(tables.ends_in(world.now), Duration::ZERO);
+    world.follow();
+    assert!(world.admits(1));
+
+    // Over two ends, with the next table.
+    world.pass(HOUR - 2 * LEAD);
+    world.follow();
+    world.pass(HOUR + LEAD);
+    assert!(!world.admits(1));
+}
+
 #[test]
 fn next_table_exists_only_around_the_end() {
     let mut world = World::new(2, PeriodUnit::Hour);
