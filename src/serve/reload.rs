@@ -73,6 +73,20 @@ fn loaded_now(config: &Config, telemetry: &Telemetry) -> ServedConfig {
     served_config
 }
 
+/// The mistake of a config with caps, if the process started without a store for them: nothing would
+/// be granted.
+fn caps_without_store(config: &Config, started_with: &Config) -> Option<String> {
+    let cap = config.caps.first()?;
+    if started_with.store.caps_store().is_some() {
+        return None;
+    }
+    Some(format!(
+        "cap.{}: found a cap, but rtad started without a store for caps, expected a restart, which \
+         opens store.caps_url",
+        cap.name
+    ))
+}
+
 /// A config that a reload serves.
 struct ReloadedConfig {
     config: Config,
@@ -171,11 +185,12 @@ impl Reloader {
         let found = FilesRead::of(&assembly);
         let result = match assembly {
             Ok(assembly) => {
-                let moves = state.assigned.moves(&assembly.config.experiments);
-                if moves.is_empty() {
+                let mut mistakes = state.assigned.moves(&assembly.config.experiments);
+                mistakes.extend(caps_without_store(&assembly.config, &self.started_with));
+                if mistakes.is_empty() {
                     self.serve(assembly).await
                 } else {
-                    Err(moves.join("\n"))
+                    Err(mistakes.join("\n"))
                 }
             }
             Err(mistakes) => Err(mistakes),
@@ -291,5 +306,24 @@ impl Reloader {
             // The result is logged.
             let _ = self.reload().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cap_takes_a_restart_without_a_store_for_caps() {
+        let config = |text: &str| toml::from_str::<Config>(text).unwrap();
+        let cap = "[[cap]]\nname = \"c\"\nlimit = 10\nperiod = \"day\"\n";
+        let http = "[store]\nurl = \"https://h\"\n";
+        let both = format!("{http}caps_url = \"/caps\"\n");
+        let with_cap = config(&format!("{both}{cap}"));
+
+        let mistake = caps_without_store(&with_cap, &config(http)).unwrap();
+        assert!(mistake.starts_with("cap.c: found a cap"), "{mistake}");
+        assert_eq!(caps_without_store(&with_cap, &config(&both)), None);
+        assert_eq!(caps_without_store(&config(&both), &config(http)), None);
     }
 }
