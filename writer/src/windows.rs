@@ -17,8 +17,9 @@
 //! | `source` | the window of an audience's live generation |
 //!
 //! Of the processes with one configuration, one owns all windows, and the others are standbys. They
-//! take the windows over in the order of their names: whoever wins the first takes the others from
-//! whom ever. So a process owns all of them or none, but for a moment.
+//! take the windows over in the order of their names: whoever wins the first waits until the owner
+//! of the others is gone, too. That one ends as soon as it has lost the first. So a process owns all
+//! of them or none, but for a moment.
 
 mod clock;
 pub mod config;
@@ -64,6 +65,9 @@ pub use window::{Window, WindowInfo};
 
 /// Time between requests of a standby for the next segment.
 const POLL: Duration = Duration::from_millis(500);
+/// Time of a stop for the last changes of audiences. The next owner publishes what they lack, and
+/// counts no event before the windows are given back.
+const LAST_CHANGES: Duration = Duration::from_secs(5);
 
 /// A window that cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -318,7 +322,8 @@ impl Windows {
         Ok(true)
     }
 
-    /// Takes windows over from any owner.
+    /// Takes the other windows over once their owner is gone: it may have acknowledged events of them
+    /// that are not in the store yet, although it has lost the first.
     async fn take_others_over(
         self: &Arc<Self>,
         standbys: Vec<Standby>,
@@ -329,7 +334,8 @@ impl Windows {
             let mut failures = FailureLog::default();
             let take_over = loop {
                 let caught_up = settle(&name, &mut failures, standby.catch_up().await)?;
-                if caught_up == Some(true) {
+                let failed = |source| WindowError::standby(&name, source);
+                if caught_up == Some(true) && standby.may_take_over().map_err(failed)? {
                     let taken = settle(&name, &mut failures, standby.take_over().await)?;
                     if let Some(Some(take_over)) = taken {
                         break take_over;
@@ -338,7 +344,7 @@ impl Windows {
                 if self.is_draining.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                tokio::time::sleep(POLL / 10).await;
+                tokio::time::sleep(POLL).await;
             };
             let owned = self.own(standby, take_over, starter);
             owned.map_err(|source| WindowError::standby(&name, source))?;
@@ -408,10 +414,12 @@ impl Windows {
         })
     }
 
-    /// Whether this process owns all windows. One without windows is never a standby.
+    /// Whether this process owns all windows, and they accept events: the thread of a window whose
+    /// disk hangs does not learn that another process owns it. A process without windows is never a
+    /// standby.
     pub fn are_owned(&self) -> bool {
         let mut windows = self.windows.values();
-        windows.all(|window| window.owned().is_some()) && self.failure.borrow().is_none()
+        windows.all(|window| window.is_writable()) && self.failure.borrow().is_none()
     }
 
     /// Whether an audience follows a window, so that only tombstones of it may be written.
@@ -446,23 +454,36 @@ impl Windows {
     pub async fn finish(&self) {
         self.begin_drain();
         self.stop.send_replace(true);
-        loop {
-            // The follower of the windows may have started writers of audiences.
-            let tasks = std::mem::take(&mut *self.tasks.lock());
-            if tasks.is_empty() {
-                break;
+        let last_changes = async {
+            loop {
+                // The follower of the windows may have started writers of audiences.
+                let tasks = std::mem::take(&mut *self.tasks.lock());
+                if tasks.is_empty() {
+                    break;
+                }
+                wait_for(tasks).await;
             }
-            wait_for(tasks).await;
+        };
+        if tokio::time::timeout(LAST_CHANGES, last_changes)
+            .await
+            .is_err()
+        {
+            tracing::warn!("the last changes of audiences are left to the next owner");
         }
 
+        let mut owned: Vec<_> = self.windows.values().filter_map(|it| it.owned()).collect();
+        // Its release lets a standby begin, which must find the others released.
+        let first = (!owned.is_empty()).then(|| owned.remove(0));
         let mut closing = JoinSet::new();
         // Beside each other: a slow store must not take the time of the other windows.
-        for window in self.windows.values() {
-            if let Some(served) = window.owned().cloned() {
-                closing.spawn(async move { served.finish().await });
-            }
+        for served in owned {
+            let served = Arc::clone(served);
+            closing.spawn(async move { served.finish().await });
         }
         wait_for(closing).await;
+        if let Some(first) = first {
+            first.finish().await;
+        }
     }
 
     /// Says of each window that it is not given back.

@@ -328,6 +328,15 @@ impl StoreError {
         }
     }
 
+    /// The error of a request that was given up.
+    pub fn no_answer(action: &'static str, path: String) -> Self {
+        Self::Backend {
+            action,
+            path,
+            source: Box::new(std::io::Error::from(std::io::ErrorKind::TimedOut)),
+        }
+    }
+
     pub(crate) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
         match source {
             object_store::Error::NotFound { .. } => Self::NotFound {

@@ -8,11 +8,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use rtad_core::error_chain::error_chain;
 use rtad_store::StoreError;
 use rtad_store::write::{MIN_SEGMENT_AGE, WindowFolder};
 use rtad_window::uptime;
+
+/// Time of one request for a segment, and more for each MiB: a connection that hangs must not hide
+/// the owner, nor its loss. The same bytes are sent again.
+const ATTEMPT: Duration = Duration::from_secs(4);
 
 /// The log of a window in the store.
 pub struct WindowLog {
@@ -60,7 +65,12 @@ impl WindowLog {
     /// A store error.
     pub async fn next(&mut self) -> Result<Next, StoreError> {
         let asked_at = uptime();
-        if let Some(bytes) = self.folder.read(self.newest + 1).await? {
+        let path = self.folder.segment(self.newest + 1);
+        let read = timeout(3 * ATTEMPT, self.folder.read(self.newest + 1));
+        let Ok(read) = read.await else {
+            return Err(StoreError::no_answer("read", path));
+        };
+        if let Some(bytes) = read? {
             return Ok(Next::Segment(bytes));
         }
         if self.has_later(self.newest).await? {
@@ -84,12 +94,27 @@ impl WindowLog {
     pub async fn create(&mut self, bytes: Bytes) -> Result<bool, StoreError> {
         let asked_at = uptime();
         let number = self.newest + 1;
-        if !self.folder.create(number, bytes).await? || self.has_later(number).await? {
+        let mebibytes = u32::try_from(bytes.len() >> 20).unwrap_or(u32::MAX);
+        let time = ATTEMPT + mebibytes * Duration::from_secs(1);
+        let created = timeout(time, self.folder.create(number, bytes));
+        let Ok(created) = created.await else {
+            return Err(StoreError::no_answer("create", self.folder.segment(number)));
+        };
+        if !created? || self.has_later(number).await? {
             return Ok(false);
         }
         self.newest = number;
         self.known_at = asked_at;
         Ok(true)
+    }
+
+    /// Whether the newest segment is still in the store.
+    ///
+    /// # Errors
+    ///
+    /// A store error.
+    pub async fn has_newest(&self) -> Result<bool, StoreError> {
+        self.folder.has(self.newest).await
     }
 
     /// Whether there are segments after one that is missing, or was created.

@@ -44,6 +44,12 @@ impl Shipper {
             }
 
             if hinted_at.is_none_or(|at: Instant| at.elapsed() >= HINT_INTERVAL) {
+                // A log that was removed under its owner can be continued, but not read.
+                if let Ok(false) = self.log.has_newest().await {
+                    let reason = format!("segment {} was removed", outgoing.number);
+                    self.outbox.lost(reason);
+                    return;
+                }
                 hinted_at = Some(Instant::now());
                 // Beside the next segment, for which events wait.
                 tokio::spawn(hint(self.log.folder().clone(), outgoing.number));

@@ -91,6 +91,15 @@ impl Standby {
 
     /// Reads all segments that there are. Returns whether it has them.
     pub async fn catch_up(&mut self) -> Result<bool, StandbyError> {
+        let caught_up = self.read_on().await;
+        if caught_up.is_err() {
+            // The store hid the segments of an owner that may be well, and has events for it.
+            self.progress_at = Instant::now();
+        }
+        caught_up
+    }
+
+    async fn read_on(&mut self) -> Result<bool, StandbyError> {
         if self.followed.is_none() {
             self.followed = self.load().await?;
             self.progress_at = Instant::now();

@@ -57,6 +57,12 @@ impl Window {
         self.owned.get()
     }
 
+    /// Whether this process owns the window, and may acknowledge events.
+    pub fn is_writable(&self) -> bool {
+        self.owned()
+            .is_some_and(|served| served.handle.state().is_writable)
+    }
+
     /// This process owns the window from now on.
     pub fn set_owned(&self, served: Arc<ServedWindow>) {
         let _ = self.owned.set(served);

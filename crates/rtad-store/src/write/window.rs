@@ -10,7 +10,8 @@
 //! * A table is whole or absent, and does not change either.
 //! * `LATEST` is overwritten now and then. If it names a segment that is gone, segments are lost,
 //!   and nobody goes on from an older one.
-//! * Segments and tables before a table are removed after [`MIN_AGE`], never the newest segment.
+//! * Segments and tables before a complete table are removed if they are older than [`MIN_AGE`],
+//!   never the newest segment.
 //!
 //! So one of two processes that create segment n loses, and learns it at once. A process that was
 //! paused for longer than [`MIN_AGE`] could create a segment that was there and is removed: it looks
@@ -39,8 +40,8 @@ use crate::records::Records;
 use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 
-/// Time that segments, tables and half-written files stay after a later table is complete: a
-/// process that reads the window may need them.
+/// Least age of segments, tables and half-written files that are removed once a later table is
+/// complete: a process that reads the window may need them.
 pub const MIN_AGE: Duration = Duration::from_secs(30 * 60);
 /// Size limit of a segment. Its writer closes it long before.
 const MAX_SEGMENT_BYTES: u64 = 64 << 20;
@@ -110,19 +111,16 @@ impl WindowFolder {
     /// Whether the segment before this one is in the directory; false if there are later ones. A
     /// mount that is lost leaves an empty directory, in which every segment could be created.
     async fn has_predecessor(&self, number: u64) -> Result<bool, StoreError> {
-        let path = self.path(number - 1);
-        match self.store.store().objects(&path).await?.head(&path).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::NotFound { .. }) => {
-                self.store.store().refuse_lost_mount().await?;
-                let is_behind = self.segments().await?.last() > Some(&number);
-                if is_behind {
-                    Ok(false)
-                } else {
-                    Err(self.records().lost(&path))
-                }
-            }
-            Err(source) => Err(StoreError::backend("look up", &path, source)),
+        if self.has(number - 1).await? {
+            return Ok(true);
+        }
+
+        self.store.store().refuse_lost_mount().await?;
+        let is_behind = self.segments().await?.last() > Some(&number);
+        if is_behind {
+            Ok(false)
+        } else {
+            Err(self.records().lost(&self.path(number - 1)))
         }
     }
 
@@ -294,6 +292,25 @@ impl WindowFolder {
 
     fn path(&self, number: u64) -> Path {
         segment_path(&self.window, number)
+    }
+
+    /// The path of a segment.
+    pub fn segment(&self, number: u64) -> String {
+        self.path(number).to_string()
+    }
+
+    /// Whether a segment is there. Costs a request without a body.
+    ///
+    /// # Errors
+    ///
+    /// A store error.
+    pub async fn has(&self, number: u64) -> Result<bool, StoreError> {
+        let path = self.path(number);
+        match self.store.store().objects(&path).await?.head(&path).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(source) => Err(StoreError::backend("look up", &path, source)),
+        }
     }
 
     /// The hint is that of records.
