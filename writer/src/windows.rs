@@ -489,7 +489,7 @@ impl Windows {
     /// Says of each window that it is not given back.
     pub fn give_up(&self) {
         for (name, window) in &self.windows {
-            let is_kept = window.owned().is_some_and(|it| !it.handle.has_ended());
+            let is_kept = window.owned().is_some_and(|it| !it.handle.is_released());
             if is_kept {
                 tracing::warn!(window = name.as_str(), "window not given back");
             }
