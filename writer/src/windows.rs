@@ -159,7 +159,7 @@ pub struct Windows {
     followed_audiences: BTreeMap<AudienceName, FollowedAudience>,
     /// Windows of which [`Self::warn_of_text`] has warned.
     warned_of_text: Mutex<BTreeSet<AudienceName>>,
-    /// What a stop waits for: the standbys, and the writers of audiences.
+    /// Tasks that a stop waits for: the standbys, and the writers of audiences.
     tasks: Mutex<JoinSet<()>>,
     /// Whether no window is taken over any more.
     is_draining: AtomicBool,

@@ -33,7 +33,7 @@
 //! segments are removed half an hour after they were created at the earliest.
 //!
 //! **Failures.** A write or sync that fails ends the process, which leaves the local log as it is.
-//! What was not answered may be in it, or not.
+//! Events without an answer may be in it, or not.
 
 use std::io;
 use std::sync::Arc;

@@ -94,7 +94,7 @@ pub fn drop_tail(dir: &StateDir) -> Result<(), OpenError> {
     for number in &logs {
         let path = dir.log_path(*number);
         let bytes = read(&path)?;
-        // What cannot be read is not counted.
+        // An unreadable rest is not counted.
         if let Ok(log) = Segment::read("", &bytes) {
             groups += log.groups.len();
             events += count_changes(&log);

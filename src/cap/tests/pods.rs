@@ -140,7 +140,7 @@ async fn pods_bid_for_exactly_the_cap() {
     assert_eq!(pods[0].cap.tables().refusal(fleet.now), Decision::CAPPED);
 }
 
-/// What killed pods held is lost, and no more.
+/// The blocks of killed pods are lost, and no more.
 #[tokio::test]
 async fn killed_pods_lose_their_blocks() {
     let mut fleet = Fleet::new();
@@ -302,7 +302,7 @@ async fn reload_keeps_counts_and_grants() {
         assert_eq!((devices, limit), (granted / 2, granted));
         pods[0].cap = cap;
     }
-    // What was granted stays granted.
+    // Granted parts stay granted.
     let lowered = serve(&pods[0].caps, &daily(1));
     assert_eq!(lowered.usage().limit, granted);
     assert_eq!(lowered.tables().refusal(fleet.now), Decision::CAPPED);

@@ -190,7 +190,7 @@ pub struct WindowInfo<'a> {
     events: Results,
 }
 
-/// What only an owner knows.
+/// Facts that only an owner knows.
 #[derive(Debug, Serialize)]
 struct OwnedInfo {
     writable: bool,

@@ -189,7 +189,7 @@ impl Quota {
         }
 
         if let Created::Theirs(bytes) = created {
-            // What is not understood may be a wrong answer, and the record ours: it stays unsettled.
+            // An unreadable record may be a wrong answer, and ours: the attempt stays unsettled.
             self.accept(number, &bytes)?;
             self.attempt = None;
             return Ok(None);

@@ -116,7 +116,7 @@ pub struct WindowTable {
     pub(super) callback: Option<CallbackConfig>,
 }
 
-/// What acknowledged events survive.
+/// The loss that acknowledged events survive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Survival {

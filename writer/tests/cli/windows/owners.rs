@@ -458,7 +458,7 @@ fn one_of_two_processes_with_copies_of_a_disk_owns_the_window() {
     let [owner] = owners[..] else {
         panic!("{} owners", owners.len())
     };
-    // What was not in the store yet is of the disk.
+    // Events that were not in the store yet are of the disk.
     assert_eq!(send(&mut owner.connect(), 0..1001), 1);
 }
 

@@ -184,7 +184,7 @@ fn sum_of_all_parts_never_exceeds_the_limit() {
     for seed in 0..300 {
         let entered = runtime.enter();
         let objects = Arc::new(FaultyStore::default());
-        // What all pods may use or have used, those that were killed included.
+        // The parts of all pods, used or not, also of those that were killed.
         let held = AtomicI64::new(0);
         let mut tasks: Vec<futures_util::future::BoxFuture<'_, ()>> = Vec::new();
         for pod in 0..6_u64 {

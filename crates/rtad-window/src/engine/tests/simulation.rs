@@ -121,7 +121,7 @@ fn groups_of(segment: &[u8]) -> Vec<GroupId> {
         .collect()
 }
 
-/// What the store answers to a put.
+/// Answer of the store to a put.
 enum Put {
     Created,
     Exists,
