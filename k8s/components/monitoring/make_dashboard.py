@@ -562,7 +562,8 @@ def counted(board):
         SECONDS,
         [(f"max by ({window}, pod) ({behind})", "{{window}} {{pod}}")],
         "Of an owner, the age of the oldest events that the store lacks: from 10 s on it refuses"
-        " events. Of a standby, the time since it had all of the store.",
+        " events. Of a standby, the time since it had all of the store. RtadWindowNotCopied fires at"
+        " a minute.",
         min=0,
     )
     failures = [

@@ -98,6 +98,7 @@ def owner(instance, begin, end):
     yield gauge("up", lambda _: 1)
     yield gauge("rtad_writer_queue", lambda _: 0)
     yield gauge("rtad_window_owner", lambda _: 1, window)
+    yield gauge("rtad_window_behind_seconds", lambda _: 0.4, window)
     yield gauge("rtad_window_fill_ratio", lambda minute: 0.85 * minute / END, window)
     # A publish waits for the store once.
     yield gauge(
