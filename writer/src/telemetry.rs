@@ -20,7 +20,9 @@ const APPEND_EDGES: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 ];
 
+/// Metrics of this process.
 pub struct Telemetry {
+    /// All of them, for `GET /metrics`.
     pub exporter: Exporter,
     queue: Gauge,
     /// Audiences that exist or existed; only these become labels.
@@ -66,6 +68,7 @@ fn describe() {
 }
 
 impl Telemetry {
+    /// Counts a request by its status.
     pub fn request(&self, route: &'static str, code: u16) {
         let labels = vec![
             Label::from_static_parts("route", route),
@@ -113,6 +116,7 @@ impl Telemetry {
         self.exporter.counter("rtad_writer_writes_total", labels)
     }
 
+    /// Counts an attempt that another writer was faster than.
     pub fn conflict(&self, audience: &AudienceName) {
         self.conflicts(audience).increment(1);
     }
@@ -122,6 +126,7 @@ impl Telemetry {
         self.exporter.counter("rtad_writer_conflicts_total", labels)
     }
 
+    /// Records the time of an append.
     pub fn appended(&self, audience: &AudienceName, duration: Duration) {
         // Starts the conflict counter at 0.
         let _ = self.conflicts(audience);

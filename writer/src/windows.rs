@@ -388,6 +388,7 @@ impl Windows {
         Ok(())
     }
 
+    /// A window of this process.
     pub fn get(&self, name: &AudienceName) -> Option<&Arc<Window>> {
         self.windows.get(name)
     }
@@ -397,6 +398,7 @@ impl Windows {
         self.callbacks.get(window)
     }
 
+    /// All windows, in the order of their names.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Window>> {
         self.windows.values()
     }

@@ -42,9 +42,9 @@ const CAREFUL_BATCHES: u32 = 64;
 #[derive(Debug, Clone, Copy)]
 pub struct WriteLimits {
     /// Time from the start of one append to the start of the next.
-    pub(crate) every: Duration,
+    pub every: Duration,
     /// Maximum number of keys in one append.
-    pub(crate) max_batch: usize,
+    pub max_batch: usize,
 }
 
 pub struct Writer {

@@ -27,6 +27,7 @@ const MAX_WAITING_KEYS: usize = 4 << 20;
 /// Maximum number of waiting keys per audience: a slow one leaves a quarter to the others.
 const MAX_KEYS_OF_AUDIENCE: usize = 3 << 20;
 
+/// Tasks that write the audiences of this process.
 pub struct Writers {
     pub(crate) store: StoreWriter,
     limits: WriteLimits,
@@ -40,6 +41,7 @@ pub struct Writers {
 }
 
 impl Writers {
+    /// No task runs yet: the first request of an audience starts its own.
     pub fn new(store: StoreWriter, limits: WriteLimits, telemetry: Arc<Telemetry>) -> Self {
         let room = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
         Self {
