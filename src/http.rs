@@ -8,10 +8,7 @@
 //! |---|---|
 //! | `error` | errors of the JSON routes, as problem documents |
 //! | `segment` | path segments, decoded once |
-//! | [`decision_app`] | state of the decision port; bodies, answers and metrics of its requests |
-//! | `check`, `decide` | handlers of rtad's own routes |
-//! | `platforms` | requests of platforms |
-//! | [`decision_port`] | the layer, and the routes of the decision port |
+//! | [`decision_port`] | the layer, requests of platforms, and rtad's own routes |
 //! | [`gauges`] | gauges of what is served |
 //! | [`admin_app`] | state of the admin port |
 //! | `tagged` | responses with an entity tag |
@@ -26,15 +23,11 @@
 
 pub mod admin_app;
 pub mod admin_port;
-mod check;
 mod console;
-mod decide;
-pub mod decision_app;
 pub mod decision_port;
 mod error;
 mod explain;
 pub mod gauges;
-mod platforms;
 mod rules;
 mod segment;
 mod shards;

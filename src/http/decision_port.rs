@@ -3,28 +3,41 @@
 //! [`DecisionService`] answers the paths of platforms, which are in the catalog, and
 //! `GET /v1/check`: the router would cost more than their answers.
 
+mod check;
+mod decide;
+
 use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::Method;
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Response};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
+use bytes::Bytes;
 use futures_util::FutureExt as _;
-use futures_util::future::Either;
+use futures_util::future;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
+use rtad_http::body::{self, BodyLimits, ReadBody};
 use rtad_http::connections::{RequestService, RouterService};
 use rtad_http::request_error::RequestError;
+use rtad_http::room::{BodyPermit, BodyRoom, Share};
+use rtad_log::Raw;
+use tokio::sync::Mutex;
 
-use super::decision_app::{App, DecisionAnswer, DecisionBody, ROUTES};
-use super::{check, decide, platforms};
-use crate::catalog::Catalog;
-use crate::telemetry::Route;
+use crate::catalog::{Catalog, Serving};
+use crate::log::{DecidedRead, LogTap, LoggedAnswer};
+use crate::platform::{Admission, Failure, IdReader, Purpose, Read, RequestHead, Verdicts};
+use crate::sync::Readiness;
+use crate::telemetry::{Route, RouteMetrics, Telemetry};
 
 /// Path of the check of one device.
 const CHECK_ONE: &str = "/v1/check/{audience}/{id}";
@@ -32,6 +45,37 @@ const CHECK_ONE: &str = "/v1/check/{audience}/{id}";
 const CHECK_MANY: &str = "/v1/check/{audience}";
 /// Path of decisions.
 const DECIDE: &str = "/v1/decide";
+
+/// The decision port's own routes, for errors.
+const ROUTES: &str = "/v1/check/{audience}/{id}, /v1/check/{audience}, /v1/decide";
+
+/// Largest header map of a request that an answer reuses, in headers. Connections keep the map.
+const MAX_REUSED_HEADERS: usize = 32;
+
+/// State that the decision port's handlers share. Each worker has its own copy, so cores do not
+/// contend for its reference count.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// The served catalog.
+    pub serving: Arc<Serving>,
+    /// Reads ids into keys.
+    pub ids: Arc<IdReader>,
+    /// All metrics.
+    pub telemetry: Arc<Telemetry>,
+    /// Readiness and draining of the process.
+    pub readiness: Arc<Readiness>,
+    /// Largest body in bytes.
+    pub max_body: usize,
+    /// Time for a body to arrive.
+    pub body_timeout: Duration,
+    /// The turn of the worker's batches, which yield to other requests: without it, lists of any
+    /// number of them would be in memory at a time.
+    pub batch_turn: Arc<Mutex<()>>,
+    /// Memory for incomplete bodies; a request whose body finds no room is shed.
+    pub room: Arc<BodyRoom>,
+    /// The decision log of the worker.
+    pub log: Option<Arc<LogTap>>,
+}
 
 /// The service of one worker. The paths of platforms, and the access to rtad's own routes, are in
 /// the catalog, which a reload replaces.
@@ -92,20 +136,20 @@ impl RequestService for DecisionService {
         let catalog = self.app.serving.load();
         if catalog.platform_at(request.uri().path()).is_some() {
             let (head, body) = request.into_parts();
-            let answer: Answering<'_> = Box::pin(platforms::answer(&self.app, head, body, started));
-            return Either::Right(answer);
+            let answer: Answering<'_> = Box::pin(answer_platform(&self.app, head, body, started));
+            return future::Either::Right(answer);
         }
 
         let is_check = request.method() == Method::GET && check::is_of_one(request.uri().path());
         if is_check && refusal(&catalog, &request).is_none() {
-            return Either::Left(ready(self.check(&catalog, request, started)));
+            return future::Either::Left(ready(self.check(&catalog, request, started)));
         }
 
         let routed = async move {
             let answer = self.router.answer(request).await;
             answer.map(DecisionBody::Right)
         };
-        Either::Right(Box::pin(routed))
+        future::Either::Right(Box::pin(routed))
     }
 }
 
@@ -128,7 +172,7 @@ async fn observe(
     path: Option<MatchedPath>,
     request: Request,
     next: Next,
-) -> Response {
+) -> axum::response::Response {
     let started = Instant::now();
     let in_flight = app.telemetry.begin();
     let refusal = refusal(&app.serving.load(), &request);
@@ -154,5 +198,229 @@ fn route_at(path: Option<&str>) -> Route {
         Some(CHECK_MANY) => Route::CheckMany,
         Some(DECIDE) => Route::Decide,
         _ => Route::Unknown,
+    }
+}
+
+/// Answers a request to the path of a platform, with status 200 and by the platform's protocol.
+///
+/// Platforms do not always read another status, or an empty body, as a no-bid. So every failure,
+/// from an unreadable body to a panic, becomes the strategies' `unavailable` decision
+/// ([`crate::platform::Platform::respond`]). A counter records the cause.
+fn answer_platform(
+    app: &App,
+    head: Parts,
+    body: Incoming,
+    started: Instant,
+) -> impl Future<Output = DecisionAnswer> + Send {
+    let in_flight = app.telemetry.begin();
+    // The future of an `async fn` would have its arguments twice.
+    async move {
+        // Only an incomplete body is awaited, and only of a caller with credentials. The others get
+        // their refusal below.
+        let body = app
+            .read_body(body, app.max_body, |length| {
+                let catalog = app.serving.load();
+                let served = catalog.platform_at(head.uri.path())?;
+                let has_credentials = served.platform.access.admits(&head.headers);
+                if !has_credentials {
+                    return None;
+                }
+                app.permit(length, Share::Whole)
+            })
+            .await
+            // The bytes are whole: their permit ends here.
+            .map(|read| read.bytes)
+            .map_err(failure_of);
+
+        // Loaded after the last await: a slow body holds no generation.
+        let catalog = app.serving.load();
+        let Some(served) = catalog.platform_at(head.uri.path()) else {
+            // A reload has removed the platform.
+            drop(in_flight);
+            let error = RequestError::NotFound(ROUTES);
+            let mut answer = error.into_response().map(DecisionBody::Right);
+            let unknown = app.telemetry.route(Route::Unknown);
+            app.finish(unknown, started, &mut answer);
+            return answer;
+        };
+
+        let seen = RequestHead {
+            headers: &head.headers,
+            query: head.uri.query(),
+        };
+
+        let mut row = app.log.as_ref().map(|log| log.begin());
+        let mut logged = LoggedAnswer {
+            platform: &served.platform.name,
+            failure: None,
+            raw: None,
+            started,
+        };
+
+        let mut read = Read::default();
+        // Called once per device: again after a failure, not at all of a refused caller.
+        let decide_and_record = |read: &Read<'_>, verdicts: &mut Verdicts| {
+            let mut keys = catalog.no_keys();
+            catalog.add_keys(served, &app.ids, read, &mut keys);
+            // The memory of the caps is read while the audiences are looked up.
+            catalog.prefetch_caps(&keys, started, read.strategies());
+
+            let mut facts = catalog.no_facts(&keys);
+            catalog.add_facts(&keys, read, &mut facts);
+
+            catalog.decide(read.strategies(), &facts, verdicts);
+            catalog.admit(&keys, started, verdicts);
+            catalog.count(served, &facts, verdicts);
+
+            if let Some(row) = &mut row {
+                let decided = DecidedRead {
+                    read,
+                    keys: &keys,
+                    facts: &facts,
+                    verdicts,
+                    at: started,
+                };
+                row.decided(&catalog, &decided);
+                if read.is_of_batch() {
+                    // The body has the ids of other devices.
+                    row.finish_device(&catalog, &logged);
+                }
+            }
+            catalog.remove_shadow(verdicts);
+        };
+        let answered = served.platform.respond(
+            Admission::ByHeaders,
+            seen,
+            &body,
+            &mut read,
+            decide_and_record,
+        );
+
+        if let Some(row) = row {
+            logged.failure = answered.failure();
+            if read.purpose != Purpose::Devices {
+                logged.raw = Some(Raw {
+                    query: seen.query,
+                    body: body.as_deref().unwrap_or_default(),
+                });
+            }
+            row.finish(&catalog, &logged);
+        }
+        drop(read);
+
+        if let Some(failure) = answered.failure() {
+            served.count_failure(failure);
+        }
+        drop(in_flight);
+
+        let content = AnswerBody {
+            media_type: served.platform.content_type(),
+            bytes: answered.bytes,
+        };
+        let mut answer = content.into_answer(head.headers);
+        app.finish(&served.route, started, &mut answer);
+        answer
+    }
+}
+
+/// The failure of a body that was not read.
+fn failure_of(error: RequestError) -> Failure {
+    match error {
+        RequestError::TooLarge(_) => Failure::TooLarge,
+        RequestError::Overloaded => Failure::Overload,
+        _ => Failure::BodyLost,
+    }
+}
+
+/// The body of an answer: of the hot paths, or of the router.
+type DecisionBody = Either<Full<Bytes>, Body>;
+
+/// An answer of the decision port.
+type DecisionAnswer = Response<DecisionBody>;
+
+/// The body of a 200, and its media type.
+#[derive(Debug)]
+struct AnswerBody {
+    media_type: Option<&'static str>,
+    bytes: Bytes,
+}
+
+impl AnswerBody {
+    fn json(bytes: impl Into<Bytes>) -> Self {
+        Self {
+            media_type: Some("application/json"),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// An answer in the header map of its request: hyper reads the connection's next request into
+    /// the same map, so that nearly no request allocates one.
+    fn into_answer(self, mut headers: HeaderMap) -> DecisionAnswer {
+        let mut answer = DecisionAnswer::new(Either::Left(self.bytes.into()));
+        if headers.capacity() <= MAX_REUSED_HEADERS {
+            headers.clear();
+            *answer.headers_mut() = headers;
+        }
+        if let Some(media_type) = self.media_type {
+            answer
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        }
+        answer
+    }
+}
+
+impl IntoResponse for AnswerBody {
+    fn into_response(self) -> axum::response::Response {
+        self.into_answer(HeaderMap::new()).map(Body::new)
+    }
+}
+
+impl App {
+    /// Counts an answered request, and asks the client of a draining process for another
+    /// connection.
+    fn finish<B>(&self, route: &RouteMetrics, started: Instant, answer: &mut Response<B>) {
+        if self.readiness.is_draining() {
+            answer
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+
+        let status = answer.status().as_u16();
+        self.telemetry.request(route, status, started.elapsed());
+    }
+
+    /// Reads a request's body. Waiting for the rest of an incomplete one needs a permit from
+    /// `wait`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`body::read`].
+    fn read_body<'a, B>(
+        &self,
+        body: B,
+        max_bytes: usize,
+        wait: impl FnOnce(usize) -> Option<BodyPermit<'a>>,
+    ) -> impl Future<Output = Result<ReadBody<'a>, RequestError>>
+    where
+        B: hyper::body::Body<Data = Bytes> + Unpin,
+    {
+        body::read(
+            body,
+            BodyLimits {
+                max_bytes,
+                timeout: self.body_timeout,
+            },
+            wait,
+        )
+    }
+
+    /// A permit to wait for a body of `length` bytes; `None`, counted as shed, without room.
+    fn permit(&self, length: usize, share: Share) -> Option<BodyPermit<'_>> {
+        let permit = self.room.take(length, share);
+        if permit.is_none() {
+            self.telemetry.shed();
+        }
+        permit
     }
 }

@@ -14,10 +14,10 @@ use rtad_http::room::Share;
 use serde::Deserialize;
 use tokio::task::yield_now;
 
-use super::decision_app::{AnswerBody, App};
-use super::error::ApiError;
-use super::segment::{decoded, decoded_bytes, raw};
+use super::{AnswerBody, App};
 use crate::catalog::Catalog;
+use crate::http::error::ApiError;
+use crate::http::segment::{decoded, decoded_bytes, raw};
 use crate::platform::IdReader;
 
 /// Largest batch, in ids.

@@ -9,9 +9,9 @@ use rtad_http::request_error::RequestError;
 use rtad_http::room::Share;
 use rtad_log::Raw;
 
-use super::decision_app::{AnswerBody, App};
-use super::error::ApiError;
+use super::{AnswerBody, App};
 use crate::catalog::RequestKeys;
+use crate::http::error::ApiError;
 use crate::log::{API, Decided, LoggedAnswer, LoggedRequest};
 use crate::platform::api::{self, DecisionRequest};
 
