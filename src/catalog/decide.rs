@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::served::{Catalog, ServedPlatform};
+use super::{Catalog, ServedPlatform};
 use crate::platform::api::NamedDecision;
 use crate::platform::{
     Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
