@@ -9,49 +9,37 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `respond` | a configured platform, and an answer to every request |
+//! | `respond` | a configured platform: access by secrets, and an answer to every request |
 //! | `tencent`, `ocean` | protocols of these platforms, from the files in `proto/` |
 //! | `custom` | protocols that the config maps |
 //! | [`mod@api`] | rtad's own protocol, of `/v1/decide` |
-//! | `adapter` | the trait of all protocols |
+//! | `adapter` | the trait of all protocols; verdicts, cache times and values for their answers |
 //! | `describe` | answers as text |
-//! | `bid_values` | values of bids in the form of a protocol |
-//! | `verdict` | decisions about a request, and the cache time of its answer |
-//! | `read` | a request as data |
-//! | `failure` | causes of answers without decisions |
-//! | `fields` | fields of a protobuf message |
-//! | `value` | a value of a request |
+//! | `read` | a request as data; causes of answers without decisions |
 //! | `ids` | ids to keys |
-//! | `access` | access by secrets in headers |
 
-pub mod access;
 mod adapter;
 pub mod api;
-mod bid_values;
 pub mod custom;
 mod describe;
-mod failure;
-mod fields;
 pub mod ids;
 pub mod ocean;
 mod read;
 mod respond;
 pub mod tencent;
-mod value;
-mod verdict;
 
-pub use access::Access;
-pub use adapter::{Adapter, Admission, Kind, Request, RequestHead};
-pub use bid_values::StrategyValues;
+pub use adapter::{
+    Adapter, Admission, CacheTimes, Kind, Request, RequestHead, StrategyValues, Verdict, Verdicts,
+};
 pub use custom::Custom;
-pub use failure::{Failure, ReadError};
 pub use ids::{API, IdCounts, IdReader, Keys, MAX_IDS, MAX_READ_IDS};
 pub use ocean::Ocean;
-pub use read::{Asked, AskedList, Id, IdIndex, Known, Note, Purpose, Read, SkippedId, StrategyIds};
-pub use respond::{Answered, Platform};
+pub use read::{
+    Asked, AskedList, Digits, Failure, Id, IdIndex, Known, Note, Purpose, Read, ReadError,
+    SkippedId, StrategyIds, Value,
+};
+pub use respond::{Access, Answered, Platform};
 pub use tencent::Tencent;
-pub use value::{Digits, Value};
-pub use verdict::{CacheTimes, Verdict, Verdicts};
 
 pub use crate::config::{MAX_STRATEGIES, Secret};
 pub use rtad_core::device::IdField;

@@ -43,12 +43,11 @@ use self::response::Response;
 use self::schema::Schema;
 use self::signature::Signature;
 use self::writer::{AnswerValues, StrategyAnswer};
-use super::adapter::{Adapter, Admission, Kind, Request, is_visible};
-use super::bid_values::{StrategyValues, ValueTable};
-use super::failure::{Failure, ReadError};
-use super::read::{AskedList, Purpose, Read, StrategyIds};
-use super::value::{Digits, Value};
-use super::verdict::{CacheTimes, Verdict, bids, verdict_of};
+use super::adapter::{
+    Adapter, Admission, CacheTimes, Kind, Request, StrategyValues, ValueTable, Verdict, bids,
+    is_visible, verdict_of,
+};
+use super::read::{AskedList, Digits, Failure, Purpose, Read, ReadError, StrategyIds, Value};
 use crate::config::{BodyFormat, KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
 use crate::strategy::{Attribute, BidValue, Tag};
 

@@ -13,9 +13,6 @@ pub const MAX_IDS: usize = 64;
 /// Ids of one request that are read, usable or not.
 pub const MAX_READ_IDS: usize = 1024;
 
-/// Strategies or ads that one request may name. Each is looked up, and has a part of the answer.
-pub(super) const MAX_ASKED: usize = 1024;
-
 /// The platform of rtad's own routes, in metrics and in the log.
 pub const API: &str = "api";
 

@@ -7,17 +7,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use prost::Message;
 use prost_reflect::MessageDescriptor;
 
-use super::adapter::{Adapter, Kind, Request, encode};
-use super::bid_values::{StrategyValues, ValueTable};
-use super::describe::message_of_proto;
-use super::failure::ReadError;
-use super::read::{
-    Asked, AskedList, Id, Purpose, Read, StrategyIds, borrowed, check_asked, decode,
+use super::adapter::{
+    Adapter, CacheTimes, Kind, Request, StrategyValues, ValueTable, Verdict, bids, encode,
 };
-use super::value::Value;
-use super::verdict::{CacheTimes, Verdict, bids};
+use super::describe::message_of_proto;
+use super::read::{
+    Asked, AskedList, Id, Purpose, Read, ReadError, StrategyIds, Value, check_asked,
+};
 use crate::config::KindRules;
 use crate::strategy::{Attribute, BidValue, Tag, ValueKey};
 use rtad_core::device::{IdField, IdKind, trim};
@@ -338,6 +337,26 @@ fn did_fields(request: &Req) -> (IdField, Option<IdField>) {
     };
 
     (field, None)
+}
+
+/// Decodes a request.
+#[inline]
+fn decode<M: Message + Default>(body: &Bytes) -> Result<M, ReadError> {
+    if body.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    Ok(M::decode(body.clone())?)
+}
+
+/// A field of a decoded message, borrowed from the body that it shares.
+#[inline]
+fn borrowed<'a>(body: &'a Bytes, field: &Bytes) -> Value<'a> {
+    if field.is_empty() {
+        return Value::Bytes(b"");
+    }
+    let start = field.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
+    let part = body.get(start..).and_then(|rest| rest.get(..field.len()));
+    Value::Bytes(part.expect("a decoded field is a part of the body"))
 }
 
 #[cfg(test)]

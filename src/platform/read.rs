@@ -1,21 +1,24 @@
-//! A request as data: its ids, the strategies it asks for, and its other fields.
+//! A request as data: its ids, the strategies it asks for, and its other fields; values of a
+//! request, and the causes why one cannot be read.
 //!
 //! An adapter fills a [`Read`], the catalog decides about it, and the adapter writes the answer
-//! from both. Explanations show the same data. Values are borrowed from the body.
+//! from both. Explanations show the same data. Values are borrowed from the body. They may be
+//! device ids, so `Debug` hides them.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
+use arrayvec::ArrayString;
 use bytes::Bytes;
-use prost::Message;
-use rtad_core::device::IdField;
+use rtad_core::device::{IdField, IdKind};
 use smallvec::SmallVec;
+use strum::VariantArray as _;
 
-use super::failure::{Failure, ReadError};
-use super::ids::{MAX_ASKED, MAX_IDS, MAX_READ_IDS};
-use super::value::{Digits, Value};
+use super::ids::{MAX_IDS, MAX_READ_IDS};
 use crate::config::MAX_STRATEGIES;
 use crate::strategy::{Attribute, AttributeValue, AttributeValues};
-use rtad_core::device::IdKind;
+
+/// Strategies or ads that one request may name. Each is looked up, and has a part of the answer.
+pub const MAX_ASKED: usize = 1024;
 
 /// A request of a platform: everything that decisions, answers and explanations depend on.
 ///
@@ -323,22 +326,245 @@ pub const fn check_asked(count: usize) -> Result<(), ReadError> {
     }
 }
 
-/// Decodes a request.
-#[inline]
-pub fn decode<M: Message + Default>(body: &Bytes) -> Result<M, ReadError> {
-    if body.is_empty() {
-        return Err(ReadError::Empty);
-    }
-    Ok(M::decode(body.clone())?)
+/// A buffer for any 64-bit number in decimal.
+pub type Digits = ArrayString<20>;
+
+/// A value.
+#[derive(Clone, Default, PartialEq)]
+pub enum Value<'a> {
+    /// No value.
+    #[default]
+    Absent,
+    /// A signed number.
+    Int(i64),
+    /// An unsigned number, or a bool as 1 or 0.
+    Uint(u64),
+    /// A slice of the body.
+    Bytes(&'a [u8]),
+    /// A text that the body does not contain: a JSON string that had escapes, or one of the config.
+    Owned(Box<[u8]>),
 }
 
-/// A field of a decoded message, borrowed from the body that it shares.
-#[inline]
-pub fn borrowed<'a>(body: &'a Bytes, field: &Bytes) -> Value<'a> {
-    if field.is_empty() {
-        return Value::Bytes(b"");
+impl Value<'_> {
+    /// Whether there is no value.
+    pub const fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
     }
-    let start = field.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
-    let part = body.get(start..).and_then(|rest| rest.get(..field.len()));
-    Value::Bytes(part.expect("a decoded field is a part of the body"))
+
+    /// The bytes of a text; nothing for numbers.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+            _ => b"",
+        }
+    }
+
+    /// Whether it is this text.
+    #[inline]
+    pub fn is_text(&self, text: &[u8]) -> bool {
+        matches!(self, Self::Bytes(_) | Self::Owned(_)) && self.bytes() == text
+    }
+
+    /// The bytes of a string, the decimal digits of a number, or nothing if absent.
+    #[inline]
+    pub fn text<'v>(&'v self, digits: &'v mut Digits) -> &'v [u8] {
+        digits.clear();
+        let written = match self {
+            Self::Absent => return b"",
+            Self::Bytes(bytes) => return bytes,
+            Self::Owned(bytes) => return bytes,
+            Self::Int(number) => write!(digits, "{number}"),
+            Self::Uint(number) => write!(digits, "{number}"),
+        };
+        written.expect("20 digits hold any 64-bit number");
+        digits.as_bytes()
+    }
+
+    /// The number, also if written as text.
+    pub fn integer(&self) -> Option<i128> {
+        match self {
+            Self::Absent => None,
+            Self::Int(number) => Some((*number).into()),
+            Self::Uint(number) => Some((*number).into()),
+            Self::Bytes(text) => integer_of(text),
+            Self::Owned(text) => integer_of(text),
+        }
+    }
+
+    /// Whether it is true: a nonzero number, `"true"` or `"1"`.
+    pub fn is_true(&self) -> bool {
+        match self {
+            Self::Absent => false,
+            Self::Int(number) => *number != 0,
+            Self::Uint(number) => *number != 0,
+            Self::Bytes(text) => matches!(*text, b"true" | b"1"),
+            Self::Owned(text) => matches!(&**text, b"true" | b"1"),
+        }
+    }
+}
+
+/// A 64-bit number in decimal.
+pub fn integer_of(text: &[u8]) -> Option<i128> {
+    let number: i128 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (i128::from(i64::MIN)..=i128::from(u64::MAX))
+        .contains(&number)
+        .then_some(number)
+}
+
+/// A decimal number without plus or leading zeros. Strategy ids are compared as text, so another
+/// spelling would be another id.
+pub fn canonical_integer_of(text: &[u8]) -> Option<i128> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let is_canonical = text == b"0"
+        || digits
+            .first()
+            .is_some_and(|digit| (b'1'..=b'9').contains(digit));
+    if is_canonical { integer_of(text) } else { None }
+}
+
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Self::Owned(text.into_bytes().into())
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Bytes(text.as_bytes())
+    }
+}
+
+impl From<i64> for Value<'_> {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+/// The text, with replacement characters for invalid UTF-8.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.text(&mut Digits::new())))
+    }
+}
+
+/// Hides the value.
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_absent() {
+            "Absent"
+        } else {
+            "Value(hidden)"
+        })
+    }
+}
+
+/// The reason why a request's ids are not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The body is empty. An empty message is valid protobuf, but no platform sends one: it is a
+    /// probe, or a request whose body was lost on the way.
+    #[error("it is empty")]
+    Empty,
+    /// The body is not a message of the protocol.
+    #[error(transparent)]
+    Protobuf(#[from] prost::DecodeError),
+    /// The body does not have the mapped form.
+    #[error("it is not {0}, or a mapped field has another type")]
+    Mapped(&'static str),
+    /// The body is compressed, by its header or its first bytes.
+    #[error("it is compressed; platforms send it as it is")]
+    Encoded,
+    /// The request names too many strategies or ads. An answer to some would accept or reject the
+    /// others.
+    #[error("it names {0} strategies or ads, {MAX_ASKED} are allowed")]
+    TooManyAsked(usize),
+    /// Another failure.
+    #[error("{}", .0.as_str())]
+    Failed(Failure),
+}
+
+impl ReadError {
+    /// The failure that is counted.
+    pub const fn failure(&self) -> Failure {
+        match self {
+            Self::Failed(failure) => *failure,
+            Self::Encoded => Failure::BadEncoding,
+            _ => Failure::BadBody,
+        }
+    }
+}
+
+impl From<Failure> for ReadError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Cause of an answer that is not based on the request's ids, or not on all of them.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum Failure {
+    /// The body does not parse.
+    BadBody,
+    /// The body is compressed.
+    BadEncoding,
+    /// The body is over `server.max_body`.
+    TooLarge,
+    /// The body was incomplete or arrived too late.
+    BodyLost,
+    /// No header carries a configured value.
+    Unauthorized,
+    /// The signature is missing or wrong.
+    BadSignature,
+    /// The timestamp is too far from the current time.
+    BadTimestamp,
+    /// Too many requests in flight.
+    Overload,
+    /// More than [`MAX_IDS`] usable ids or [`MAX_READ_IDS`] ids. Those up to the
+    /// limit can still prove membership.
+    TooManyIds,
+    /// Internal error of rtad.
+    Internal,
+}
+
+impl Failure {
+    /// All failures, in the order of their counters.
+    pub const ALL: [Self; 10] = *Self::VARIANTS.as_array().expect("every variant");
+
+    /// The label value in metrics.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns true for authentication failures. Their answer must not reveal the config.
+    pub const fn is_auth_failure(self) -> bool {
+        matches!(
+            self,
+            Self::Unauthorized | Self::BadSignature | Self::BadTimestamp
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::reference::assert_listed;
+
+    use super::*;
+
+    #[test]
+    fn error_reference_lists_every_failure() {
+        let rows = Failure::ALL.map(|failure| [failure.as_str().to_owned()]);
+        assert_listed("errors.md", "Platform failures", rows);
+    }
 }

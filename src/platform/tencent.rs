@@ -4,21 +4,21 @@
 //! `code` of 0 without a strategy id that the platform knows accepts *every* ad, so only configured
 //! ids are written, and 1 if none of them bids.
 
-mod answer;
-mod request;
+mod bytes;
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use ::bytes::Bytes;
 use prost_reflect::MessageDescriptor;
 
-use super::adapter::{Adapter, Kind, Request, encode, is_visible};
-use super::bid_values::{StrategyValues, ValueTable};
+use super::adapter::{
+    Adapter, CacheTimes, Kind, Request, StrategyValues, ValueTable, Verdict, bids, encode,
+    is_visible, verdict_of,
+};
 use super::describe::message_of_proto;
-use super::failure::ReadError;
-use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked};
-use super::value::Value;
-use super::verdict::{CacheTimes, Verdict, bids, verdict_of};
+use super::read::{
+    Asked, AskedList, Id, Purpose, Read, ReadError, StrategyIds, Value, check_asked,
+};
 use crate::config::{KindRules, ValueBounds};
 use crate::strategy::{Attribute, Tag, ValueKey};
 use rtad_core::device::{IdField, IdKind};
@@ -36,11 +36,10 @@ mod wire {
 pub use wire::rta_request::{AdInfo, RequestInfo, RequestType};
 pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 
-use answer::{
-    CODE, OUT_TARGET_ID, REQUEST_ID, RESPONSE_CACHE_TIME, TargetParts, TargetTag, TargetValue,
-    bytes_length, number_length, put_bytes, put_number,
+use self::bytes::{
+    CODE, Message, OUT_TARGET_ID, REQUEST_ID, RESPONSE_CACHE_TIME, TargetParts, TargetTag,
+    TargetValue, bytes_length, number_length, put_bytes, put_number,
 };
-use request::Message;
 use wire::device::DoubtfulId;
 use wire::rta_response::AdResult;
 
@@ -355,7 +354,7 @@ fn note(message: &Message<'_>, read: &mut Read<'_>) {
 }
 
 /// The kind of id by which the platform caches the answer.
-fn cached_kind(device: &request::Device<'_>) -> Option<IdKind> {
+fn cached_kind(device: &bytes::Device<'_>) -> Option<IdKind> {
     use device::CachedDeviceIdType as Cached;
     Some(match Cached::try_from(device.cached_kind?).ok()? {
         Cached::CachedIdfaMd5 => IdKind::Idfa,
@@ -392,7 +391,7 @@ fn read_os(number: Option<i32>, read: &mut Read<'_>) {
 }
 
 /// Adds every id, and marks those that the platform lists as unreliable.
-fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
+fn read_ids<'a>(device: &bytes::Device<'a>, into: &mut Read<'a>) {
     // One pass over the list into a bit per kind: a body can hold thousands of marks and ids.
     let kinds = device
         .doubtful_ids

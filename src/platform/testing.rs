@@ -3,11 +3,8 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::adapter::{Adapter, Admission, Request, RequestHead};
-use super::failure::{Failure, ReadError};
-use super::read::{Id, Read};
-use super::value::Value;
-use super::verdict::{Verdict, Verdicts};
+use super::adapter::{Adapter, Admission, Request, RequestHead, Verdict, Verdicts};
+use super::read::{Failure, Id, Read, ReadError, Value};
 use crate::strategy::{BidValue, ChosenValue, Decision, Reason, ValueKey};
 
 /// Text of the data that an adapter read.

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use super::json;
 use super::plan::RequestContent;
 use super::reading::{Malformed, Reading};
-use crate::platform::value::Value;
+use crate::platform::read::Value;
 
 /// The parameters of a query and a body.
 pub fn parameters<'a>(

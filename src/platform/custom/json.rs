@@ -15,7 +15,7 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 
 use super::plan::{Leaf, MessageNode, RequestContent, RequestField};
 use super::reading::{Malformed, Reading};
-use crate::platform::value::Value;
+use crate::platform::read::Value;
 
 /// Reads a body.
 pub fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {

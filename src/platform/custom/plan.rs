@@ -12,7 +12,7 @@ use super::schema::{
     End, PathStep, Scalar, Schema, check_ids, check_number, check_single, resolve,
 };
 use crate::config::{IdListConfig, Mistake, Named, RequestConfig};
-use crate::platform::value::{Digits, Value};
+use crate::platform::read::{Digits, Value};
 use crate::strategy::{Attribute, os_word};
 use rtad_core::device::IdField;
 

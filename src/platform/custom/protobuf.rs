@@ -12,7 +12,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use super::plan::{MessageNode, RequestContent};
 use super::reading::{Malformed, Reading};
 use super::schema::Scalar;
-use crate::platform::value::Value;
+use crate::platform::read::Value;
 
 /// Reads a body.
 pub fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {

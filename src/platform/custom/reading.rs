@@ -1,9 +1,7 @@
 //! The values of a request's mapped fields, collected while its body is decoded.
 
 use super::plan::{Leaf, MessageNode, RequestPlan, Role};
-use crate::platform::ids::MAX_ASKED;
-use crate::platform::read::{Asked, AskedList, Id, Read, SkippedId};
-use crate::platform::value::{Digits, Value};
+use crate::platform::read::{Asked, AskedList, Digits, Id, MAX_ASKED, Read, SkippedId, Value};
 use rtad_core::device::{IdField, IdKind, trim};
 
 /// An unreadable body. Carries no details, as the sender is not authenticated.

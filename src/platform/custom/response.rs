@@ -10,7 +10,7 @@ use super::schema::{
     End, PathStep, Scalar, Schema, check_amounts, check_ids, check_number, check_single, resolve,
 };
 use crate::config::{Mistake, Named, ResponseConfig, VerdictsConfig};
-use crate::platform::value::Value;
+use crate::platform::read::Value;
 use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// A field of a response, of a message in it, or of a verdict.

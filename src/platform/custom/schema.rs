@@ -11,7 +11,7 @@ use prost_reflect::{
 };
 
 use crate::config::{BodyFormat, Mistake, Named, PlatformConfig};
-use crate::platform::value::canonical_integer_of;
+use crate::platform::read::canonical_integer_of;
 
 /// Longest path, in fields.
 const MAX_DEPTH: usize = 16;

@@ -18,8 +18,7 @@ use super::reading::Reading;
 use super::template::{self, Part, Source};
 use crate::config::{Algorithm, Secret, SignatureConfig, SignatureMode};
 use crate::platform::adapter::RequestHead;
-use crate::platform::failure::Failure;
-use crate::platform::value::integer_of;
+use crate::platform::read::{Failure, integer_of};
 
 /// Times below it are in seconds, others in milliseconds: until the year 5138, and since 1973.
 const LEAST_MILLISECONDS: i128 = 100_000_000_000;

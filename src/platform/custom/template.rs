@@ -10,7 +10,7 @@ use super::plan::Planner;
 use super::reading::Reading;
 use crate::config::{Mistake, Named};
 use crate::platform::adapter::RequestHead;
-use crate::platform::value::Digits;
+use crate::platform::read::Digits;
 
 /// The source of a value in a request.
 #[derive(Debug)]

@@ -265,7 +265,7 @@ fn unreadable_body_gets_error_code_and_unavailable_answers() {
 #[test]
 fn strategies_and_ids_of_a_request_are_limited() {
     let platform = platform(PROTO2, PROTOBUF);
-    let most = b"\x10\x01".repeat(crate::platform::ids::MAX_ASKED);
+    let most = b"\x10\x01".repeat(crate::platform::read::MAX_ASKED);
     let (answer, script) = asked(&platform, &most, &[BID, BID]);
     assert!(answer.is_ok());
     assert_eq!(script.asked, [0]);

@@ -11,8 +11,7 @@ mod protobuf;
 
 use super::codes::CodeCase;
 use super::response::Response;
-use crate::platform::read::Id;
-use crate::platform::value::Value;
+use crate::platform::read::{Id, Value};
 use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// The values of a response.

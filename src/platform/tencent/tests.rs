@@ -3,8 +3,7 @@ use prost::Message as _;
 
 use super::*;
 use crate::platform::adapter::{Admission, RequestHead};
-use crate::platform::failure::Failure;
-use crate::platform::ids::MAX_ASKED;
+use crate::platform::read::{Failure, MAX_ASKED};
 use crate::platform::testing::{
     BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, bid_with, fallback, reply, value,
 };

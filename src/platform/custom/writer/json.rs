@@ -2,7 +2,7 @@
 
 use super::super::response::{AnswerContent, AnswerField};
 use super::{AnswerValues, StrategyAnswer};
-use crate::platform::value::{Digits, Value};
+use crate::platform::read::{Digits, Value};
 
 /// Writes an object; `verdict` is set in an entry of the verdicts.
 pub fn object(

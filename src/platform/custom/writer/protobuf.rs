@@ -7,7 +7,7 @@ use super::super::response::{AnswerContent, AnswerField};
 use super::super::schema::Scalar;
 use super::{AnswerValues, StrategyAnswer};
 use crate::config::Code;
-use crate::platform::value::{Digits, Value, canonical_integer_of};
+use crate::platform::read::{Digits, Value, canonical_integer_of};
 
 /// False if it is a verdict whose strategy cannot be written.
 pub fn message(
