@@ -2,30 +2,36 @@
 //!
 //! Pure: no IO and no clock. A decision is a function of a strategy and of the [`Facts`] about a
 //! device, in which audiences, experiments and strategies have indexes.
+//!
+//! | file | job |
+//! |---|---|
+//! | `facts` | facts about a device: memberships, attributes, parts in experiments |
+//! | `rule` | conditions, and the one that decides |
+//! | `value` | values of bids |
+//! | `experiment` | parts in experiments |
 
-mod attribute;
-mod deciding;
 mod experiment;
 mod facts;
 mod rule;
-mod schedule;
-mod tier;
 mod value;
 
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
+use rtad_core::schedule::Schedule;
 use strum::VariantArray as _;
 
-pub use attribute::{Accepted, Attribute, AttributeValue, OS_WORDS, os_word};
 pub use experiment::{
     Assignment, Assignments, Bucket, Experiment, HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET,
     Slots, Tag, Units,
 };
-pub use facts::{AttributeValues, AudienceAnswer, Facts, LookedUp};
+pub use facts::{
+    Accepted, Attribute, AttributeValue, AttributeValues, AudienceAnswer, Facts, LookedUp,
+    OS_WORDS, Tier, os_word,
+};
 pub use rule::{Leaf, Rule, Truth};
-pub use schedule::Scheduled;
-pub use tier::{Tier, Tiers};
-pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
+pub use value::{BidValue, ChosenValue, MAX_VALUES, Tiers, ValueEntry, ValueKey};
 
 /// Membership of a device in an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -343,6 +349,104 @@ impl Strategy {
         excluded.chain(of_rule).chain(of_values)
     }
 }
+
+/// A schedule, and its state at the current time, which copies share: one bit, so that no request
+/// reads a clock.
+#[derive(Debug, Clone)]
+pub struct Scheduled {
+    schedule: Arc<Schedule>,
+    state: Arc<ScheduleState>,
+}
+
+#[derive(Debug)]
+struct ScheduleState {
+    began: Instant,
+    /// Seconds from `began` to the next change, `NEVER` without one; over them [`HOLDS`]. In one
+    /// word, so that a request around a change reads both of one time.
+    word: AtomicU64,
+}
+
+/// Bit of a schedule that holds.
+const HOLDS: u64 = 1 << 63;
+const NEVER: u64 = HOLDS - 1;
+
+impl Scheduled {
+    /// A schedule at the current time.
+    pub fn new(schedule: Schedule) -> Self {
+        let state = ScheduleState {
+            began: Instant::now(),
+            word: AtomicU64::new(NEVER),
+        };
+        let scheduled = Self {
+            schedule: Arc::new(schedule),
+            state: Arc::new(state),
+        };
+
+        scheduled.follow(SystemTime::now(), Instant::now());
+        scheduled
+    }
+
+    /// Whether it holds, as of the last call of [`Self::follow`].
+    #[inline]
+    pub fn holds(&self) -> bool {
+        self.state.word.load(Ordering::Relaxed) & HOLDS != 0
+    }
+
+    /// Time from `at` to the next change of a schedule that a request found to hold or not; zero if
+    /// it has changed since, `None` if it never changes.
+    pub fn changes_in(&self, held: bool, at: Instant) -> Option<Duration> {
+        let word = self.state.word.load(Ordering::Relaxed);
+        if (word & HOLDS != 0) != held {
+            return Some(Duration::ZERO);
+        }
+
+        let changes_at = word & !HOLDS;
+        let since = at.saturating_duration_since(self.state.began);
+        (changes_at != NEVER).then(|| Duration::from_secs(changes_at).saturating_sub(since))
+    }
+
+    /// Sets its state for a time. Returns whether it begins or ends to hold. Takes up to a
+    /// millisecond.
+    pub fn follow(&self, wall: SystemTime, now: Instant) -> bool {
+        let left = self
+            .next_change(wall)
+            .and_then(|at| at.duration_since(wall).ok());
+        let changes_at = left.map_or(NEVER, |left| (now + left - self.state.began).as_secs());
+
+        let holds = self.schedule.holds_at(wall);
+        let word = if holds {
+            changes_at | HOLDS
+        } else {
+            changes_at
+        };
+        let before = self.state.word.swap(word, Ordering::Relaxed);
+        (before & HOLDS != 0) != holds
+    }
+
+    /// Whether the schedule holds at a time.
+    pub fn holds_at(&self, time: SystemTime) -> bool {
+        self.schedule.holds_at(time)
+    }
+
+    /// A time with the offset of the schedule's zone.
+    pub fn local(&self, time: SystemTime) -> String {
+        self.schedule.local(time)
+    }
+
+    /// The first change after a time; `None` if there is none.
+    pub fn next_change(&self, now: SystemTime) -> Option<SystemTime> {
+        self.schedule.next_change(now)
+    }
+}
+
+/// By the schedule alone.
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.schedule == other.schedule
+    }
+}
+
+impl Eq for Scheduled {}
 
 /// The strategies of a configuration.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
-//! Rules: nested conditions over audiences, with three truth values.
+//! Rules: nested conditions over audiences, with three truth values, and the leaf of them that
+//! decides about a device.
 
-use super::Membership;
-use super::attribute::{Accepted, Attribute};
 use super::experiment::{Assignment, Experiment};
-use super::facts::{Facts, LookedUp};
+use super::facts::{Accepted, Attribute, Facts, LookedUp};
+use super::{Decision, Membership, Outcome, Reason, Strategy};
 
 /// Truth of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -287,6 +287,107 @@ fn first(rules: &[Rule], sought: Truth, facts: &Facts<'_>, parts: &[Assignment])
         }
     }
     found
+}
+
+impl Strategy {
+    /// All leaves that can decide: those of `exclude` first, then those of the rule, each once.
+    pub fn leaves(&self, experiments: &[Experiment]) -> Vec<Leaf> {
+        let mut leaves = Vec::new();
+        leaves.extend(self.exclude.iter().copied().map(Leaf::Audience));
+        if let Some(rule) = &self.rule {
+            leaves.extend(rule.audiences().into_iter().map(Leaf::Audience));
+            for (attribute, _) in rule.attributes() {
+                leaves.push(Leaf::Attribute(attribute));
+            }
+            for (index, _) in rule.buckets() {
+                let parts = experiments[index].parts();
+                leaves.extend(parts.map(|part| Leaf::Part(index, part)));
+            }
+        }
+
+        let mut distinct = Vec::new();
+        for leaf in leaves {
+            if !distinct.contains(&leaf) {
+                distinct.push(leaf);
+            }
+        }
+        distinct
+    }
+
+    /// Whether a no-bid of this reason can be made by a leaf.
+    pub fn can_refuse_by(&self, leaf: Leaf, reason: Reason) -> bool {
+        let is_part = matches!(leaf, Leaf::Part(..));
+        let is_excluding = |index| self.exclude.contains(&index);
+        match reason {
+            Reason::Member => matches!(leaf, Leaf::Audience(index) if is_excluding(index)),
+            Reason::Bucket => is_part,
+            Reason::Unavailable => !is_part && self.unavailable == Outcome::NoBid,
+            Reason::Rule => match leaf {
+                Leaf::Audience(index) => {
+                    let rule = self.rule.as_ref();
+                    rule.is_some_and(|rule| rule.audiences().contains(&index))
+                }
+                Leaf::Attribute(_) => true,
+                Leaf::Part(..) => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The leaf that makes a decision about a device: the first one in the config's order, if the
+    /// decision takes several. `None` if it is made without any.
+    #[inline]
+    pub fn deciding(&self, decision: Decision, facts: &Facts<'_>) -> Option<Leaf> {
+        match decision.reason {
+            Reason::Member => self.first_excluding(Membership::Member, facts),
+            Reason::Rule | Reason::Bucket | Reason::Unavailable => {
+                self.deciding_in_rule(decision, facts)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn first_excluding(&self, membership: Membership, facts: &Facts<'_>) -> Option<Leaf> {
+        let mut excluding = self.exclude.iter().copied();
+        excluding
+            .find(|audience| facts.membership(*audience) == membership)
+            .map(Leaf::Audience)
+    }
+
+    #[inline(never)]
+    fn deciding_in_rule(&self, decision: Decision, facts: &Facts<'_>) -> Option<Leaf> {
+        let rule = self.rule.as_ref();
+        let known = Truth::from(decision.is_bid());
+        match decision.reason {
+            // No leaf makes the answer to an unreadable request.
+            Reason::Unavailable if facts.looked_up == LookedUp::Unread => None,
+            Reason::Unavailable => {
+                let excluding = self.first_excluding(Membership::Unavailable, facts);
+                excluding.or_else(|| rule?.deciding(Truth::Unknown, facts, &facts.parts))
+            }
+            // The rule has this truth without the parts too, so that none of them decides.
+            Reason::Rule => rule?.deciding(known, facts, &[]),
+            Reason::Bucket => {
+                let part = self.deciding_part(rule?, facts);
+                part.or_else(|| rule?.deciding(known, facts, &facts.parts))
+            }
+            _ => None,
+        }
+    }
+
+    /// The first part of the device without which the rule would be open; `None` if that takes
+    /// several.
+    fn deciding_part(&self, rule: &Rule, facts: &Facts<'_>) -> Option<Leaf> {
+        for experiment in &self.experiments {
+            let mut parts = facts.parts.clone();
+            parts[*experiment] = Assignment::Unknown;
+            if rule.truth_by_parts(facts, &parts) == Truth::Unknown {
+                return Some(Leaf::Part(*experiment, facts.part(*experiment)));
+            }
+        }
+        None
+    }
 }
 
 #[cfg(test)]

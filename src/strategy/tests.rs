@@ -1,4 +1,8 @@
-//! Decisions of strategies by memberships.
+//! Decisions of strategies by memberships, and their schedules.
+
+mod deciding;
+
+use rtad_core::schedule::Moment;
 
 use super::Membership::{Member as M, NotMember as N, Unavailable as U};
 use super::facts::tests::facts;
@@ -197,4 +201,29 @@ fn bucket_decides_only_if_another_one_would_decide_otherwise() {
     assert_eq!(decide([M, M], a), Decision::no_bid(Reason::Bucket));
     assert_eq!(decide([M, U], a), Decision::no_bid(Reason::Bucket));
     assert_eq!(decide([M, U], b), Decision::no_bid(Reason::Unavailable));
+}
+
+#[test]
+fn state_follows_the_wall_clock_and_is_shared() {
+    let [from, until] = ["2030-01-01T00:00:00Z", "2030-01-01T01:00:00Z"]
+        .map(|text| Moment::try_from(text.to_owned()).ok());
+    let scheduled = Scheduled::new(Schedule::between(from, until));
+    let copy = scheduled.clone();
+    assert!(!scheduled.holds());
+    let start = scheduled.next_change(SystemTime::now()).unwrap();
+    let (hour, second) = (Duration::from_secs(3600), Duration::from_secs(1));
+    let now = Instant::now();
+    assert!(!scheduled.follow(start - second, now));
+    assert!(scheduled.changes_in(false, now).unwrap() <= second);
+    assert!(scheduled.follow(start, now) && copy.holds());
+    // A request that began before the change.
+    assert_eq!(copy.changes_in(false, now), Some(Duration::ZERO));
+    let left = copy.changes_in(true, now + second).unwrap();
+    assert!(
+        left <= hour - second && left > hour - 3 * second,
+        "{left:?}"
+    );
+    // The clock is set back.
+    assert!(scheduled.follow(start - hour, now) && !copy.holds());
+    assert!(!scheduled.follow(start + hour, now) && copy.changes_in(false, now).is_none());
 }
