@@ -11,10 +11,11 @@ use rtad_http::exporter::Exporter;
 use rtad_http::room::BodyRoom;
 
 use super::connections::{ConnectionPermit, OpenConnections};
-use super::decisions::{BucketCounters, DecisionCounters, IdCounters, PlainCounter};
+use super::counters::{
+    self, BucketCounters, DecisionCounters, IdCounters, PlainCounter, Route, RouteMetrics,
+    ShardedCounter,
+};
 use super::describe::{describe, set_initial_values};
-use super::requests::{self, Route, RouteMetrics};
-use super::sharded_counter::ShardedCounter;
 use crate::strategy::{Outcome, Reason};
 
 /// The histogram of polls, and its edges in seconds.
@@ -370,7 +371,7 @@ impl Telemetry {
         }
 
         let mut text = self.exporter.render();
-        requests::render(self.all_routes(&labeled), &mut text);
+        counters::render(self.all_routes(&labeled), &mut text);
         text
     }
 
