@@ -7,13 +7,11 @@
 //! | file | job | uses, of this folder |
 //! |---|---|---|
 //! | `key` | the secret: HMACs of devices, and the sample of devices | |
-//! | `allowance` | rows that a pod may write in a second | |
 //! | `facts` | a request and its verdicts as a row | |
-//! | `tap` | one worker's requests to its ring | `key`, `allowance`, `facts` |
+//! | `tap` | one worker's requests to its ring: sample, rows per second, bytes | `key`, `facts` |
 //! | `upload` | files to a bucket, and their end | |
-//! | `thread` | rings to files | `key`, `allowance`, `tap`, `upload` |
+//! | `thread` | rings to files | `key`, `tap`, `upload` |
 
-mod allowance;
 mod facts;
 mod key;
 mod tap;

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use rtad_log::record::{UnnamedDevice, UnnamedFacts};
-use rtad_log::row::{AskedIds, AudienceFacts, DecisionFacts, ExperimentFacts};
+use rtad_log::row::{
+    AskedIds, AudienceFacts, DecisionFacts, ExperimentFacts, UnnamedDevice, UnnamedFacts,
+};
 use rtad_log::{
     AudienceFact, CapFact, CapState, DecisionFact, ExperimentFact, InAudience, LoggedFacts,
     LookedUpIds,

@@ -18,9 +18,8 @@ use rtad_log::write::{Closed, LogFile, WriteError};
 use rtad_log::{LoggedConfig, folder};
 use rtrb::{Consumer, RingBuffer};
 
-use super::allowance::Allowance;
 use super::key::LogKey;
-use super::tap::{LENGTH, LogFilter, LogTap};
+use super::tap::{Allowance, LENGTH, LogFilter, LogTap};
 use super::upload::Uploads;
 use crate::config::{Config, LEAST_SECRET, LogConfig};
 use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};

@@ -8,8 +8,9 @@
 use std::hint::black_box;
 
 use rtad_core::device::DeviceKey;
-use rtad_log::record::{UnnamedDevice, encode_end, encode_facts};
-use rtad_log::row::{AudienceFacts, DecisionFacts, ExperimentFacts};
+use rtad_log::row::{
+    AudienceFacts, DecisionFacts, ExperimentFacts, UnnamedDevice, encode_end, encode_facts,
+};
 use rtad_log::write::LogFile;
 use rtad_log::{AudienceFact, DecisionFact, Device, InAudience, LoggedFacts, LookedUpIds, RowEnd};
 

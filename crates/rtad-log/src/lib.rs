@@ -8,18 +8,16 @@
 //!
 //! | module | job | uses, of this crate |
 //! |---|---|---|
-//! | [`mod@row`] | a row | |
-//! | [`record`] | the bytes of a row between threads | `row` |
+//! | [`mod@row`] | a row, and its bytes between threads | |
 //! | `schema` | the columns of a file, as text | |
 //! | `columns` | rows to columns | `row` |
-//! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `record`, `schema`, `columns` |
+//! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `schema`, `columns` |
 //! | [`mod@read`] | a file's rows and configs | `row`, `schema` |
 //! | [`folder`] | names, remains of a killed process | `write` |
 
 mod columns;
 pub mod folder;
 pub mod read;
-pub mod record;
 pub mod row;
 mod schema;
 pub mod write;

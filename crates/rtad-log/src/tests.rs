@@ -11,10 +11,10 @@ use smallvec::smallvec;
 
 use crate::folder::{Remains, closed, origin_of, path_of, remove_remains};
 use crate::read::{LogReadError, LogReader};
-use crate::record::{TooLarge, UnnamedDevice, encode_end, encode_facts};
 use crate::row::{
     AudienceFact, CapFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow,
-    LoggedConfig, LoggedFacts, LookedUpIds, Raw, RowEnd,
+    LoggedConfig, LoggedFacts, LookedUpIds, Raw, RowEnd, TooLarge, UnnamedDevice, encode_end,
+    encode_facts,
 };
 use crate::write::LogFile;
 

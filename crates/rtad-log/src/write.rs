@@ -16,8 +16,7 @@ use rtad_core::device::DeviceKey;
 use rtad_core::files::{AtomicFile, private, sync_dir};
 
 use crate::columns::RowColumns;
-use crate::record::decode;
-use crate::row::{Device, LoggedConfig};
+use crate::row::{Device, LoggedConfig, decode};
 use crate::schema::{CONFIG_KEY, VERSION, VERSION_KEY, columns_of, schema};
 
 /// Most rows of a row group.
