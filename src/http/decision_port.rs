@@ -2,6 +2,40 @@
 //!
 //! [`DecisionService`] answers the paths of platforms, which are in the catalog, and
 //! `GET /v1/check`: the router would cost more than their answers.
+//!
+//! # The path of a request of Tencent
+//!
+//! `answer_platform` takes its steps in this order. Other platforms differ in the adapter alone.
+//! Paths are below `src/`, those that begin with the name of a crate below `crates/`.
+//!
+//! | step | file | job |
+//! |---|---|---|
+//! | port | `http/decision_port.rs` | finds the platform of a path |
+//! | body | `rtad-http/src/body.rs` | reads a body, within limits of size and time |
+//! | answer | `platform/respond.rs` | access, adapter, decision, adapter; answers to failures too |
+//! | adapter | `platform/adapter.rs` | the trait: a body to data, data and verdicts to an answer |
+//! | | `platform/tencent.rs` | the protocol of Tencent |
+//! | | `platform/tencent/bytes.rs` | its bytes: fields of a request, fields of an answer |
+//! | | `platform/read.rs` | a request as data |
+//! | ids | `platform/ids.rs` | reads and counts ids |
+//! | | `rtad-core/src/device/key_maker.rs` | an id to a key: trims, checks, hashes |
+//! | facts | `catalog/decide.rs` | keys of the device; facts, verdicts, caps and counts in turn |
+//! | | `catalog.rs` | what the pod serves: audiences, strategies, platforms |
+//! | | `rtad-core/src/snapshot.rs` | membership of keys in an audience |
+//! | | `strategy/facts.rs` | all that a decision depends on |
+//! | | `strategy/experiment.rs` | the device's bucket |
+//! | verdicts | `strategy.rs` | a decision by the facts alone |
+//! | | `strategy/rule.rs` | conditions, and the one that decides |
+//! | | `strategy/value.rs` | the value of a bid |
+//! | caps | `catalog/strategies.rs` | caps, experiments and counters by strategy |
+//! | | `cap.rs` | the table of this moment |
+//! | | `rtad-core/src/cap.rs` | a table of counted devices |
+//! | counters | `telemetry/counters.rs` | counters of each worker |
+//! | bytes | as adapter | the answer |
+//! | log | `log/tap.rs` | whether a request is logged, and its way to the log's thread |
+//! | | `log/key.rs` | the sample of devices |
+//! | | `log/facts.rs` | a request and its verdicts as a row |
+//! | | `rtad-log/src/row.rs` | the row, and its bytes |
 
 mod check;
 mod decide;
