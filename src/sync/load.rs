@@ -132,7 +132,9 @@ impl Loader<'_> {
         held: Option<&Overlay>,
         entry: &DeltaEntry,
     ) -> Result<Arc<Delta>, StoreError> {
-        if let Some(delta) = held.and_then(|overlay| overlay.find(entry)) {
+        if let Some(overlay) = held
+            && let Some(delta) = overlay.find(entry)
+        {
             return Ok(Arc::clone(delta));
         }
         if let Some(cache) = self.cache
@@ -195,8 +197,11 @@ impl Loader<'_> {
                 now_unix_seconds,
             });
         }
-        let deltas = current.delta_entries().map(DeltaEntry::size_bytes);
-        let size_bytes = deltas.fold(manifest.size_bytes(), u64::saturating_add);
+        let mut size_bytes = manifest.size_bytes();
+        for delta in current.delta_entries() {
+            size_bytes = size_bytes.saturating_add(delta.size_bytes());
+        }
+
         let limit_bytes = self.max_snapshot_bytes;
         if size_bytes > limit_bytes {
             Err(SyncError::TooLarge {
@@ -300,32 +305,34 @@ fn memory_for(state: &CachedState) -> u64 {
 
 /// Memory for the deltas of `current` that are not held yet.
 fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
-    let is_missing = |entry: &&DeltaEntry| held.is_none_or(|overlay| overlay.find(entry).is_none());
-    memory_of(current.delta_entries().filter(is_missing))
+    let Some(held) = held else {
+        return memory_of(current.delta_entries());
+    };
+    let missing = current.delta_entries();
+    memory_of(missing.filter(|entry| held.find(entry).is_none()))
 }
 
 /// Memory for deltas: nine quarters of their files, as the file and its keys are in memory, each
 /// with an eighth for an index.
 fn memory_of<'a>(entries: impl Iterator<Item = &'a DeltaEntry>) -> u64 {
-    entries
-        .map(|entry| entry.size_bytes().saturating_mul(9) / 4)
-        .fold(0, u64::saturating_add)
+    let mut bytes = 0_u64;
+    for entry in entries {
+        bytes = bytes.saturating_add(entry.size_bytes().saturating_mul(9) / 4);
+    }
+    bytes
 }
 
 /// The held chunks of a manifest, and the entries of the missing ones.
 fn split(served: Option<&Snapshot>, manifest: &Manifest) -> (Chunks, Vec<ChunkEntry>) {
     let held = held(served, manifest);
-    // Compares whole entries: a manifest may name one digest for two shard ranges.
-    let is_held = |entry: &&ChunkEntry| {
-        held.get(&entry.digest)
-            .is_some_and(|chunk| chunk.matches(manifest.filter(), entry))
-    };
-    let missing = manifest
-        .chunks()
-        .iter()
-        .filter(|entry| !is_held(entry))
-        .cloned()
-        .collect();
+    let mut missing = Vec::new();
+    for entry in manifest.chunks() {
+        match held.get(&entry.digest) {
+            // Compares whole entries: a manifest may name one digest for two shard ranges.
+            Some(chunk) if chunk.matches(manifest.filter(), entry) => {}
+            _ => missing.push(entry.clone()),
+        }
+    }
     (held, missing)
 }
 
@@ -336,24 +343,30 @@ fn size_of(chunks: &[ChunkEntry]) -> u64 {
 
 /// The chunks of the manifest that `served` already holds.
 pub fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
-    let served = served.iter().flat_map(|snapshot| snapshot.chunks());
-    let served: HashMap<&Digest, &Arc<Chunk>> =
-        served.map(|chunk| (chunk.digest(), chunk)).collect();
-    let same = |entry: &ChunkEntry| {
-        let chunk = served
-            .get(&entry.digest)
-            .filter(|chunk| chunk.matches(manifest.filter(), entry))?;
-        Some((entry.digest, Arc::clone(chunk)))
+    let mut held = Chunks::new();
+    let Some(served) = served else {
+        return held;
     };
-    manifest.chunks().iter().filter_map(same).collect()
+
+    let mut by_digest: HashMap<&Digest, &Arc<Chunk>> = HashMap::new();
+    for chunk in served.chunks() {
+        by_digest.insert(chunk.digest(), chunk);
+    }
+    for entry in manifest.chunks() {
+        if let Some(chunk) = by_digest.get(&entry.digest)
+            && chunk.matches(manifest.filter(), entry)
+        {
+            held.insert(entry.digest, Arc::clone(chunk));
+        }
+    }
+    held
 }
 
 /// The snapshot of a manifest, from all of its chunks.
 pub fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
-    let in_order = manifest
-        .chunks()
-        .iter()
-        .map(|entry| Arc::clone(&chunks[&entry.digest]))
-        .collect();
+    let mut in_order = Vec::with_capacity(manifest.chunks().len());
+    for entry in manifest.chunks() {
+        in_order.push(Arc::clone(&chunks[&entry.digest]));
+    }
     Snapshot::assemble(manifest, in_order)
 }

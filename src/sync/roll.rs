@@ -57,9 +57,8 @@ impl RollPlan {
         let mut steps = Vec::new();
         let (mut begin, mut between) = (0, Vec::new());
         for entry in manifest.chunks() {
-            if let Some(chunk) = held
-                .get(&entry.digest)
-                .filter(|chunk| chunk.matches(manifest.filter(), entry))
+            if let Some(chunk) = held.get(&entry.digest)
+                && chunk.matches(manifest.filter(), entry)
             {
                 between.push(Arc::clone(chunk));
                 continue;
@@ -85,15 +84,15 @@ impl RollPlan {
 /// Largest memory use above the present one. A chunk of the old generation is freed when the steps
 /// pass its last shard.
 fn peak_bytes(steps: &[RollStep], kind: FilterKind, served: &Snapshot, held: &Chunks) -> u64 {
-    let leaving = served
-        .chunks()
-        .iter()
-        .filter(|chunk| !held.contains_key(chunk.digest()));
-    let last_shard = |chunk: &Chunk| chunk.shards().last().map_or(0, usize::from);
-    let mut leaving: Vec<(usize, i128)> = leaving
-        .map(|chunk| (last_shard(chunk), chunk.filters().len() as i128))
-        .collect();
+    let mut leaving = Vec::new();
+    for chunk in served.chunks() {
+        if !held.contains_key(chunk.digest()) {
+            let last_shard = chunk.shards().last().map_or(0, usize::from);
+            leaving.push((last_shard, chunk.filters().len() as i128));
+        }
+    }
     leaving.sort_unstable();
+
     let mut leaving = leaving.into_iter().peekable();
     let (mut more, mut peak) = (0, 0);
     for step in steps {

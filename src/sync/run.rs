@@ -178,9 +178,13 @@ impl Syncer {
     /// The audiences without a snapshot.
     fn unloaded(&self) -> Vec<AudienceName> {
         let catalog = self.serving.load();
-        let audiences = catalog.audiences().iter();
-        let unloaded = audiences.filter(|audience| audience.snapshot.is_none());
-        unloaded.map(|audience| audience.name.clone()).collect()
+        let mut unloaded = Vec::new();
+        for audience in catalog.audiences() {
+            if audience.snapshot.is_none() {
+                unloaded.push(audience.name.clone());
+            }
+        }
+        unloaded
     }
 
     fn names(&self) -> Vec<AudienceName> {

@@ -177,6 +177,11 @@ fn kept(records: &CachedRecords) -> Kept {
 
 /// Whether a file is older than [`ABANDONED`].
 fn is_abandoned(path: &Path) -> bool {
-    let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
-    modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED))
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return false;
+    };
+    let Ok(modified) = metadata.modified() else {
+        return false;
+    };
+    modified.elapsed().is_ok_and(|age| age > ABANDONED)
 }
