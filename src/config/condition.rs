@@ -128,11 +128,13 @@ impl Condition {
 
     /// The condition itself, and all inside it.
     pub(super) fn flat(&self) -> Vec<&Self> {
-        let inner = self
-            .groups()
-            .flat_map(|(_, group)| group)
-            .flat_map(Self::flat);
-        std::iter::once(self).chain(inner).collect()
+        let mut conditions = vec![self];
+        for (_, group) in self.groups() {
+            for condition in group {
+                conditions.extend(condition.flat());
+            }
+        }
+        conditions
     }
 
     /// Whether it depends on a part in this experiment.

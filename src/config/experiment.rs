@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for SlotRanges {
 fn range_of(text: &str) -> Option<Range<u32>> {
     let (start, end) = text.split_once("..")?;
     let range = start.parse().ok()?..end.parse().ok()?;
-    (!range.is_empty()).then_some(range)
+    if range.is_empty() { None } else { Some(range) }
 }
 
 impl Serialize for SlotRanges {
@@ -173,7 +173,10 @@ impl BucketConfig {
     pub(super) fn tag(&self) -> Option<Tag> {
         let text = self.tag.clone();
         let number = self.tag_number.map(u64::from);
-        (text.is_some() || number.is_some()).then_some(Tag { text, number })
+        if text.is_none() && number.is_none() {
+            return None;
+        }
+        Some(Tag { text, number })
     }
 }
 
@@ -186,7 +189,10 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
         let mut buckets = Vec::with_capacity(config.buckets.len());
         for bucket in &config.buckets {
             // A configuration with more buckets than tags is refused.
-            let tag = bucket.tag().and_then(|_| tags.next());
+            let mut tag = None;
+            if bucket.tag().is_some() {
+                tag = tags.next();
+            }
             buckets.push(Bucket {
                 name: bucket.name.clone(),
                 slots: Slots(bucket.slots.0.clone()),
@@ -225,8 +231,12 @@ impl PartNames {
 
     /// The experiment and the part of a name.
     pub fn find(&self, name: &str) -> Option<(usize, Assignment)> {
-        let found = self.names.iter().find(|(known, ..)| known == name);
-        found.map(|(_, experiment, part)| (*experiment, *part))
+        for (known, experiment, part) in &self.names {
+            if known == name {
+                return Some((*experiment, *part));
+            }
+        }
+        None
     }
 
     pub(super) fn names(&self) -> Vec<String> {

@@ -76,8 +76,10 @@ impl ValueConfig {
 
     /// Whether it depends on a part in this experiment.
     pub(super) fn reads_experiment(&self, name: &str) -> bool {
-        let bucket = self.bucket.as_deref().and_then(|part| part.split_once(':'));
-        bucket.is_some_and(|(experiment, _)| experiment == name)
+        let Some(part) = &self.bucket else {
+            return false;
+        };
+        part.split(':').next() == Some(name)
     }
 
     /// The numbers.

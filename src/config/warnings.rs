@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::Config;
 use super::experiment::{BucketConfig, ExperimentConfig};
-use super::platform::{KindRules, PlatformConfig};
+use super::platform::{KindRules, PlatformConfig, VerdictsConfig};
 use super::rules::StrategyConfig;
 use crate::strategy::{Attribute, HOLDOUT, ValueKey};
 
@@ -66,20 +66,24 @@ struct Protocol<'c> {
 impl Protocol<'_> {
     /// Whether its requests may have the attribute.
     fn sends(&self, attribute: Attribute) -> bool {
-        let mapped = self
-            .platform
-            .request
-            .as_ref()
-            .map(|request| &request.attributes);
-        (self.kind.sends)(attribute) || mapped.is_some_and(|mapped| mapped.contains_key(&attribute))
+        if (self.kind.sends)(attribute) {
+            return true;
+        }
+        match &self.platform.request {
+            Some(request) => request.attributes.contains_key(&attribute),
+            None => false,
+        }
     }
 
     /// Whether its answers have the number of a value.
     fn carries(&self, key: ValueKey) -> bool {
-        let response = self.platform.response.as_ref();
-        let verdicts = response.and_then(|response| response.verdicts.as_ref());
-        (self.kind.carries)(key)
-            || verdicts.is_some_and(|verdicts| verdicts.values().any(|(mapped, _)| mapped == key))
+        if (self.kind.carries)(key) {
+            return true;
+        }
+        match self.verdicts() {
+            Some(verdicts) => verdicts.values().any(|(mapped, _)| mapped == key),
+            None => false,
+        }
     }
 
     /// Whether its answers have a cache time.
@@ -90,10 +94,18 @@ impl Protocol<'_> {
 
     /// Whether its answers have a part of the tag.
     fn carries_tag(&self, bucket: &BucketConfig) -> bool {
-        let response = self.platform.response.as_ref();
-        let verdicts = response.and_then(|response| response.verdicts.as_ref());
-        !self.kind.is_mapped
-            || verdicts.is_some_and(|verdicts| verdicts.tag.is_some() && bucket.tag.is_some())
+        if !self.kind.is_mapped {
+            return true;
+        }
+        match self.verdicts() {
+            Some(verdicts) => verdicts.tag.is_some() && bucket.tag.is_some(),
+            None => false,
+        }
+    }
+
+    /// The mapping of verdicts in its answers.
+    fn verdicts(&self) -> Option<&VerdictsConfig> {
+        self.platform.response.as_ref()?.verdicts.as_ref()
     }
 }
 
