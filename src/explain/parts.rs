@@ -32,21 +32,23 @@ pub fn explain_audience(
     }
 
     let age = audience.age_seconds(now_unix_seconds());
-    let snapshot = audience.snapshot.as_ref().map(|snapshot| {
+    let mut explained_snapshot = None;
+    if let Some(snapshot) = &audience.snapshot {
         let manifest = snapshot.manifest();
-        SnapshotExplained {
+        explained_snapshot = Some(SnapshotExplained {
             generation: manifest.generation(),
             keys: manifest.keys(),
             expected_fpr: manifest.expected_fpr(),
             has_values: manifest.filter().value_bits() > 0,
             age_seconds: age.unwrap_or(0),
-        }
-    });
+        });
+    }
+
     AudienceExplained {
         name: audience.name.to_string(),
         available: audience.available().is_some(),
         unavailable: unavailable(audience, age, explainer.history),
-        snapshot,
+        snapshot: explained_snapshot,
         answer: membership,
         tier: value,
     }
@@ -64,11 +66,9 @@ fn unavailable(
         return Some(Unavailable::Expired);
     }
 
-    let overlay = audience
-        .snapshot
-        .as_ref()
-        .map(|snapshot| snapshot.overlay());
-    if let Some(reason) = overlay.and_then(|overlay| overlay.not_served(now_unix_seconds())) {
+    if let Some(snapshot) = &audience.snapshot
+        && let Some(reason) = snapshot.overlay().not_served(now_unix_seconds())
+    {
         return Some(match reason {
             "deleted" => Unavailable::Deleted,
             "disabled" => Unavailable::Disabled,

@@ -116,12 +116,11 @@ impl Explanation {
     fn strategy_row(&self, one: &StrategyExplained) -> Vec<String> {
         let outcome = if one.bid { "bid" } else { "no bid" };
         let strategy = one.strategy.clone().unwrap_or_else(|| "-".to_owned());
-        let because = printable(&self.of_strategy(one));
-        let value = self
-            .of_value(one)
-            .map(|value| format!("; {value}"))
-            .unwrap_or_default();
-        let reason = format!("{}: {because}{value}", one.reason);
+        let mut reason = format!("{}: {}", one.reason, printable(&self.of_strategy(one)));
+        if let Some(value) = self.of_value(one) {
+            reason += "; ";
+            reason += &value;
+        }
         let id = match &one.device {
             Some(device) => format!("{} of {device}", one.id),
             None => one.id.clone(),
@@ -162,8 +161,10 @@ fn id_details(id: &IdExplained) -> String {
 
 /// The value of a member, behind its membership.
 fn tier(tier: Option<u8>) -> String {
-    tier.map(|tier| format!(" with tier {tier}"))
-        .unwrap_or_default()
+    match tier {
+        Some(tier) => format!(" with tier {tier}"),
+        None => String::new(),
+    }
 }
 
 const fn word(found: IdResult) -> &'static str {

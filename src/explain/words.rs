@@ -185,14 +185,18 @@ impl Explanation {
         let chosen = one.values.iter().position(|value| value.chosen);
 
         let before = &one.values[..chosen.unwrap_or(one.values.len())];
-        let because = before
-            .iter()
-            .find_map(|value| self.without_value(one, value))
-            .map(|because| format!(", as {because}"));
-        let Some(value) = chosen.map(|index| &one.values[index]) else {
-            return Some(format!("no value fits{}", because.unwrap_or_default()));
+        let mut because = String::new();
+        for value in before {
+            if let Some(reason) = self.without_value(one, value) {
+                because = format!(", as {reason}");
+                break;
+            }
+        }
+        let Some(chosen) = chosen else {
+            return Some(format!("no value fits{because}"));
         };
 
+        let value = &one.values[chosen];
         let mut numbers = Vec::new();
         for (key, number) in value.value.numbers() {
             numbers.push(format!("{} {number}", key.as_str()));
@@ -211,7 +215,7 @@ impl Explanation {
         };
 
         let mut text = format!("its value is {}, that of {origin}", listed(&numbers, "and"));
-        text += &because.unwrap_or_default();
+        text += &because;
         let is_by_bucket = one.values.iter().any(|value| value.bucket.is_some());
         if is_by_bucket && !one.buckets.is_empty() && one.reason != Reason::Bucket.as_str() {
             text += &format!("; {}", of_buckets(one));
@@ -272,8 +276,10 @@ impl Explanation {
     }
 
     fn of_member(&self, one: &StrategyExplained) -> String {
-        let excluded = self.audiences.iter();
-        for audience in excluded.filter(|it| one.exclude.contains(&it.name)) {
+        for audience in &self.audiences {
+            if !one.exclude.contains(&audience.name) {
+                continue;
+            }
             let member = self.ids.iter().find(|id| {
                 let mut audiences = id.audiences.iter().filter(|it| it.name == audience.name);
                 one.device.as_ref().is_none_or(|device| *device == id.value)
@@ -309,13 +315,18 @@ impl Explanation {
         }
 
         if self.strategies.iter().any(|one| one.device.is_some()) {
-            let bids = self.strategies.iter().filter(|one| one.bid && !one.shadow);
-            let accepted: BTreeSet<_> = bids.filter_map(|one| one.device.as_ref()).collect();
-            let devices: BTreeSet<_> = self.strategies.iter().map(|one| &one.device).collect();
-            let accepted = accepted.len();
-            let devices = devices.len();
+            let mut accepted = BTreeSet::new();
+            let mut devices = BTreeSet::new();
+            for one in &self.strategies {
+                devices.insert(&one.device);
+                if one.bid && !one.shadow && one.device.is_some() {
+                    accepted.insert(&one.device);
+                }
+            }
             return format!(
-                "Accepts {accepted} of {devices} different ids, each a device of its own."
+                "Accepts {} of {} different ids, each a device of its own.",
+                accepted.len(),
+                devices.len()
             );
         }
 
