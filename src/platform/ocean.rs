@@ -242,18 +242,25 @@ impl Adapter for Ocean {
             self.tag(verdicts)
         };
 
+        let mut vid = Bytes::new();
+        let mut custom_vid = 0;
+        if let Some(tag) = tag {
+            if let Some(text) = &tag.text {
+                vid = text.clone().into();
+            }
+            if let Some(number) = tag.number {
+                custom_vid = number as i32;
+            }
+        }
+
         encode(&Rsp {
             status_code: if is_fallback { ERROR } else { 0 },
             req_id: read.shared_request_id().unwrap_or_default(),
             user_infos,
             bid_type: Some(if is_bid { TAKES_PART } else { NOT_THIS_DEVICE }),
             cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
-            rta_vid: tag
-                .and_then(|tag| tag.text.clone())
-                .map_or_else(Bytes::new, Bytes::from),
-            cus_vid: tag
-                .and_then(|tag| tag.number)
-                .map_or(0, |number| number as i32),
+            rta_vid: vid,
+            cus_vid: custom_vid,
             ..Rsp::default()
         })
     }

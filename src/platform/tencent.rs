@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ::bytes::Bytes;
 use prost_reflect::MessageDescriptor;
+use smallvec::SmallVec;
 
 use super::adapter::{
     Adapter, CacheTimes, Kind, Request, StrategyValues, ValueTable, Verdict, bids, encode,
@@ -195,19 +196,27 @@ impl Tencent {
         asked: &'i Asked<'_>,
         verdicts: &[Verdict],
     ) -> Option<TargetParts<'i>> {
-        let verdict = verdict_of(verdicts, asked.known).filter(|verdict| verdict.bids())?;
-        let values = self.values.of(verdicts, asked.known);
-        let value = values.map_or(&[][..], |values| &values.target_info);
-        let tag = verdict
-            .tag
-            .map_or(&[][..], |tag| &self.tags[usize::from(tag)].target_info);
+        let verdict = verdict_of(verdicts, asked.known)?;
+        if !verdict.bids() {
+            return None;
+        }
 
-        let has_any = !value.is_empty() || !tag.is_empty();
-        has_any.then(|| TargetParts {
+        let mut parts = TargetParts {
             id: asked.id.bytes(),
-            value,
-            tag,
-        })
+            value: &[],
+            tag: &[],
+        };
+        if let Some(values) = self.values.of(verdicts, asked.known) {
+            parts.value = &values.target_info;
+        }
+        if let Some(tag) = verdict.tag {
+            parts.tag = &self.tags[usize::from(tag)].target_info;
+        }
+
+        if parts.value.is_empty() && parts.tag.is_empty() {
+            return None;
+        }
+        Some(parts)
     }
 
     /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
@@ -222,23 +231,31 @@ impl Tencent {
             };
         }
 
-        let results = read.asked.iter().map(|asked| {
-            let value = self.values.of(verdicts, asked.known);
-            AdResult {
+        let mut ad_results = Vec::with_capacity(read.asked.iter().len());
+        for asked in read.asked.iter() {
+            let mut result = AdResult {
                 adgroup_id: asked.ad,
-                cpc_price: value.and_then(|value| value.cpc_price),
-                cpa_price: value.and_then(|value| value.cpa_price),
-                ignore: (!bids(verdicts, asked.known)).then_some(true),
+                ..AdResult::default()
+            };
+            if let Some(value) = self.values.of(verdicts, asked.known) {
+                result.cpc_price = value.cpc_price;
+                result.cpa_price = value.cpa_price;
             }
-        });
-        let ad_results = results.collect();
-        let tag_index = verdicts
-            .iter()
-            .filter(|verdict| verdict.bids())
-            .find_map(|verdict| verdict.tag);
-        let tag = tag_index
-            .map(|index| self.tags[usize::from(index)].tag.clone())
-            .unwrap_or_default();
+            if !bids(verdicts, asked.known) {
+                result.ignore = Some(true);
+            }
+            ad_results.push(result);
+        }
+
+        let mut tag = Tag::default();
+        for verdict in verdicts {
+            if verdict.bids()
+                && let Some(index) = verdict.tag
+            {
+                tag = self.tags[usize::from(index)].tag.clone();
+                break;
+            }
+        }
 
         RtaResponse {
             code: Some(ACCEPT),
@@ -287,16 +304,20 @@ impl Adapter for Tencent {
         match message.request_type {
             RequestType::AdList => {
                 read.purpose = Purpose::Ads;
-                let named = message.ads.iter().map(|ad| {
-                    let id = ad.out_target_id;
-                    let known = id.and_then(|id| self.strategies.find(|known| known.is_text(id)));
-                    Asked {
-                        id: id.map_or(Value::Absent, Value::Bytes),
-                        known,
+                let mut named = SmallVec::with_capacity(message.ads.len());
+                for ad in &message.ads {
+                    let mut asked = Asked {
+                        id: Value::Absent,
+                        known: None,
                         ad: ad.adgroup_id,
+                    };
+                    if let Some(id) = ad.out_target_id {
+                        asked.id = Value::Bytes(id);
+                        asked.known = self.strategies.find(|known| known.is_text(id));
                     }
-                });
-                read.asked = AskedList::Named(named.collect());
+                    named.push(asked);
+                }
+                read.asked = AskedList::Named(named);
             }
             RequestType::Normal | RequestType::Click => read.asked = self.strategies.all(),
         }
@@ -393,11 +414,13 @@ fn read_os(number: Option<i32>, read: &mut Read<'_>) {
 /// Adds every id, and marks those that the platform lists as unreliable.
 fn read_ids<'a>(device: &bytes::Device<'a>, into: &mut Read<'a>) {
     // One pass over the list into a bit per kind: a body can hold thousands of marks and ids.
-    let kinds = device
-        .doubtful_ids
-        .iter()
-        .filter(|kind| (0..8).contains(*kind));
-    let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);
+    let mut doubts = 0_u8;
+    for kind in &device.doubtful_ids {
+        if (0..8).contains(kind) {
+            doubts |= 1 << kind;
+        }
+    }
+
     let mut add = |path, field, value: Option<&'a [u8]>, doubtful: Option<DoubtfulId>| {
         let Some(value) = value else { return };
         let is_doubtful = doubtful.is_some_and(|kind| doubts >> kind as i32 & 1 == 1);

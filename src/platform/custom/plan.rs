@@ -260,18 +260,17 @@ impl<'a> Planner<'a> {
             mistakes,
         };
 
-        planner.plan.request_id = mapping
-            .request_id
-            .as_ref()
-            .and_then(|named| planner.single(named));
-        planner.plan.ping = mapping.ping.as_ref().and_then(|named| planner.ping(named));
+        if let Some(named) = &mapping.request_id {
+            planner.plan.request_id = planner.single(named);
+        }
+        if let Some(named) = &mapping.ping {
+            planner.plan.ping = planner.ping(named);
+        }
 
         for (attribute, named) in &mapping.attributes {
-            let slot = planner.single(named);
-            planner
-                .plan
-                .attributes
-                .extend(slot.map(|slot| (*attribute, slot)));
+            if let Some(slot) = planner.single(named) {
+                planner.plan.attributes.push((*attribute, slot));
+            }
         }
         if let Some(named) = mapping.attributes.get(&Attribute::Os) {
             planner.os_values(named, &mapping.os_values);
