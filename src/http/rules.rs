@@ -45,17 +45,21 @@ struct ValueStatus<'a> {
 
 /// The rules of all strategies, in the config's order.
 pub fn rules(catalog: &Catalog) -> Vec<RuleStatus<'_>> {
-    catalog
-        .strategies()
-        .map(|strategy| rule(catalog, strategy))
-        .collect()
+    let mut rules = Vec::new();
+    for strategy in catalog.strategies() {
+        rules.push(rule(catalog, strategy));
+    }
+    rules
 }
 
 fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
     let caps = catalog.caps();
     let experiments = catalog.experiments();
 
-    let excluded = strategy.exclude.iter();
+    let mut excluded = Vec::with_capacity(strategy.exclude.len());
+    for index in &strategy.exclude {
+        excluded.push(audience_name(catalog, *index));
+    }
     let schedule = strategy.schedule.as_ref().map(|schedule| ScheduleStatus {
         holds: schedule.holds(),
         next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
@@ -80,9 +84,7 @@ fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
     RuleStatus {
         strategy: &strategy.name,
         shadow: strategy.is_shadow,
-        exclude: excluded
-            .map(|index| audience_name(catalog, *index))
-            .collect(),
+        exclude: excluded,
         when,
         schedule,
         cap: strategy.cap.map(|index| caps.at(index).name()),

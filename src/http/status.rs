@@ -39,8 +39,10 @@ pub async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     if readiness.is_ready() {
         let catalog = app.serving.load();
         let mut stale = Vec::new();
-        for audience in catalog.audiences().iter().filter(|it| it.is_stale) {
-            stale.push(audience.name.as_str());
+        for audience in catalog.audiences() {
+            if audience.is_stale {
+                stale.push(audience.name.as_str());
+            }
         }
         if stale.is_empty() {
             return "ready\n".into_response();
@@ -119,7 +121,12 @@ struct CapStatus<'a> {
 
 impl<'a> CapStatus<'a> {
     fn of(catalog: &'a Catalog, index: usize, cap: &'a Cap, caps: &Caps) -> Self {
-        let strategies = catalog.strategies().filter(|it| it.cap == Some(index));
+        let mut strategies = Vec::new();
+        for strategy in catalog.strategies() {
+            if strategy.cap == Some(index) {
+                strategies.push(strategy.name.as_str());
+            }
+        }
         let config = cap.config();
         let Usage {
             devices,
@@ -129,7 +136,7 @@ impl<'a> CapStatus<'a> {
 
         Self {
             name: cap.name(),
-            strategies: strategies.map(|strategy| strategy.name.as_str()).collect(),
+            strategies,
             devices,
             granted: limit,
             limit: config.limit,

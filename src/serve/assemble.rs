@@ -93,12 +93,12 @@ impl Assembly {
 
     /// Whether the config's `file`, or one that it names, may still be being written.
     pub fn may_be_unfinished(&self, file: &Path) -> bool {
-        let platforms = self.config.platforms.iter();
-        let with_schema = platforms.filter(|platform| platform.proto.is_some());
-        let mut schemas = with_schema.map(|platform| &platform.proto_path);
-        may_be_unfinished(file)
-            || self.config.files.iter().any(|file| may_be_unfinished(file))
-            || schemas.any(|schema| may_be_unfinished(schema))
+        for platform in &self.config.platforms {
+            if platform.proto.is_some() && may_be_unfinished(&platform.proto_path) {
+                return true;
+            }
+        }
+        may_be_unfinished(file) || self.config.files.iter().any(|file| may_be_unfinished(file))
     }
 
     /// Consequences of valid settings that surprise: a sentence each.
@@ -190,10 +190,18 @@ fn audience_index(config: &Config, name: &AudienceName) -> Option<usize> {
 
 /// The experiments that a strategy reads, each once.
 fn read_experiments(rule: Option<&Rule>, values: &[ValueEntry]) -> Vec<usize> {
-    let mut parts = rule.map_or_else(Vec::new, Rule::buckets);
-    parts.extend(values.iter().filter_map(|entry| entry.part));
+    let mut experiments = Vec::new();
+    if let Some(rule) = rule {
+        for (index, _) in rule.buckets() {
+            experiments.push(index);
+        }
+    }
+    for entry in values {
+        if let Some((index, _)) = entry.part {
+            experiments.push(index);
+        }
+    }
 
-    let mut experiments: Vec<_> = parts.into_iter().map(|(index, _)| index).collect();
     experiments.sort_unstable();
     experiments.dedup();
     experiments
