@@ -3,6 +3,7 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | `blocking` | work that would keep other tasks waiting |
 //! | `op` | operations on devices |
 //! | `error` | errors, as problem documents |
 //! | `telemetry` | metrics |
@@ -25,6 +26,7 @@
 mod app;
 mod audience;
 mod audiences;
+mod blocking;
 mod bodies;
 mod callbacks;
 mod check_config;

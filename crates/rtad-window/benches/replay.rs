@@ -9,7 +9,8 @@ use bytes::Bytes;
 use clap::Parser;
 
 use rtad_window::{
-    AnswerLimits, Durability, Key, Now, Outbox, Replica, Settings, Shape, WindowHandle, WindowSpec,
+    AnswerLimits, Durability, Key, Now, Outbox, Replica, Settings, Shape, StartedWindow,
+    WindowHandle, WindowSpec,
 };
 
 #[derive(Debug, Parser)]
@@ -89,7 +90,12 @@ async fn main() {
         .expect("no panic")
         .push(take_over.bytes.clone());
     let started = WindowHandle::start(replica, take_over, Durability::Store, settings);
-    let (window, outbox) = started.expect("a window");
+    let StartedWindow {
+        handle: window,
+        engine,
+        outbox,
+    } = started.expect("a window");
+    tokio::spawn(engine.run());
     let shipper = tokio::spawn(ship(outbox, Arc::clone(&segments)));
 
     let begun = Instant::now();

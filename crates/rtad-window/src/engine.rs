@@ -1,9 +1,10 @@
-//! Thread of a window: the only one that touches its table, answers and log.
+//! Engine of a window: the only task that touches its table, answers and log. It computes, and waits
+//! for the disk: its caller gives it a thread of its own.
 //!
 //! A *cycle* takes the queued requests, applies them in their order, writes one group, and replies
 //! once the group is durable: at once, or in a later cycle. No request is taken meanwhile. Expiry,
 //! copies of the table, and lists of keys are steps of one region at the end of a cycle. A log that
-//! cannot be written, and a lost window, refuse all requests and end the thread, which ends the
+//! cannot be written, and a lost window, refuse all requests and end the engine, which ends the
 //! process: the table holds changes that were not written, and the next start reads the segments.
 
 mod steps;
@@ -15,10 +16,13 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::Key;
 use crate::answers::{Answer, Answers, Outcomes, Retry};
 use crate::journal::Journal;
 use crate::log::LogGroup;
+use crate::outbox::Shipping;
 use crate::queue::{Failure, Observed, Queue, Reply, Request};
 use crate::replica::LogSize;
 use crate::settings::{ChangeListener, Changed, Now, Settings, WindowState};
@@ -36,9 +40,10 @@ const MIN_LOG_SEGMENTS: u64 = 10_000;
 /// A segment costs a start as much as so many bytes of a table: a large table allows more segments.
 const SEGMENT_TABLE_BYTES: u64 = 64 << 10;
 
-/// State that the thread publishes.
+/// State that the engine publishes.
 pub type Published = Arc<Mutex<WindowState>>;
 
+/// The work of a window, until its end. Dropped, it ends the window.
 pub struct Engine {
     queue: Arc<Queue>,
     published: Published,
@@ -59,6 +64,21 @@ pub struct Engine {
     /// A step has more work at once.
     is_busy: bool,
     buffers: GroupBuffers,
+    /// The last field: the directory is not locked any more when the window has ended.
+    _end: EndOnDrop,
+}
+
+/// Refuses requests, and ends the outbox, after the end of the engine, also by a panic.
+struct EndOnDrop {
+    queue: Arc<Queue>,
+    shipping: Arc<Shipping>,
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.queue.abandon();
+        self.shipping.end();
+    }
 }
 
 /// Buffers of one group, used again by the next.
@@ -92,7 +112,7 @@ impl Answered {
 }
 
 impl Engine {
-    pub fn new(
+    pub(crate) fn new(
         window: Window,
         answers: Answers,
         journal: Journal,
@@ -106,6 +126,10 @@ impl Engine {
                 buffers.reached.push((*threshold, Vec::new()));
             }
         }
+        let end = EndOnDrop {
+            queue: Arc::clone(&queue),
+            shipping: Arc::clone(journal.shipping()),
+        };
         let mut engine = Self {
             queue,
             published,
@@ -125,6 +149,7 @@ impl Engine {
             is_busy: true,
             buffers,
             settings,
+            _end: end,
         };
         let now = (engine.settings.clock)();
         engine.window.set_tick(now.tick);
@@ -136,17 +161,11 @@ impl Engine {
         engine
     }
 
-    pub fn run(mut self) {
-        /// Refuses requests after the end of the thread, also by a panic.
-        struct Refuse(Arc<Queue>);
-        impl Drop for Refuse {
-            fn drop(&mut self) {
-                self.0.abandon();
-            }
-        }
-        let _refuse = Refuse(Arc::clone(&self.queue));
+    /// Runs cycles until the window has ended.
+    pub async fn run(mut self) {
         let error = loop {
-            match self.run_cycle(self.idle_time()) {
+            self.wait().await;
+            match self.run_cycle() {
                 Ok(false) => {}
                 Ok(true) => return,
                 Err(error) => break error,
@@ -168,19 +187,33 @@ impl Engine {
         self.journal.due().min(IDLE)
     }
 
-    /// Runs one cycle, which waits for a request at most `wait`; whether the window has ended.
+    /// Waits for work of the next cycle.
+    async fn wait(&mut self) {
+        let idle_time = self.idle_time();
+        if idle_time.is_zero() {
+            tokio::task::yield_now().await;
+            return;
+        }
+        let _ = timeout(idle_time, self.queue.wait(self.takes_requests())).await;
+    }
+
+    /// Whether a cycle takes requests: none while answers wait for the store. Stale, it refuses
+    /// them all.
+    fn takes_requests(&self) -> bool {
+        self.buffers.replies.is_empty() || !self.journal.is_fresh()
+    }
+
+    /// Runs one cycle; whether the window has ended.
     ///
     /// # Errors
     ///
     /// The log was not written, or the window has another owner. No request of the group is
     /// answered, and no further cycle may follow.
-    fn run_cycle(&mut self, wait: Duration) -> io::Result<bool> {
+    fn run_cycle(&mut self) -> io::Result<bool> {
         let is_waiting = !self.buffers.replies.is_empty();
         let mut requests = std::mem::take(&mut self.buffers.requests);
-        if is_waiting && self.journal.is_fresh() {
-            self.queue.wait(wait);
-        } else {
-            self.queue.take(wait, &mut requests);
+        if self.takes_requests() {
+            self.queue.take(&mut requests);
         }
         if self.queue.is_abandoned() {
             return Ok(true);

@@ -1,7 +1,6 @@
-//! Requests to a window's thread.
+//! Requests to a window's engine.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -18,7 +17,7 @@ use crate::take_over::{Durability, TakeOver};
 use crate::uptime::{Uptime, uptime};
 use crate::{Key, ListedKey};
 
-/// A window with its thread. Clones share it; the last one ends it, without its last segments.
+/// A window whose engine runs. Clones share it; the last one ends it, without its last segments.
 #[derive(Clone)]
 pub struct WindowHandle(Arc<Inner>);
 
@@ -26,34 +25,26 @@ struct Inner {
     queue: Arc<Queue>,
     published: Published,
     shipping: Arc<Shipping>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Inner {
-    /// Waits for the end of the thread.
-    fn join(&self) {
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(thread) = thread {
-            // Its panic is logged.
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.queue.abandon();
-        self.join();
     }
+}
+
+/// A window that this process owns from now on.
+pub struct StartedWindow {
+    /// Requests to it.
+    pub handle: WindowHandle,
+    /// Its work: the caller runs it, apart from other tasks.
+    pub engine: Engine,
+    /// Its segments: the caller creates them.
+    pub outbox: Outbox,
 }
 
 impl WindowHandle {
     /// Starts the window that the take-over has made this process' own: its segment is created.
-    /// The caller's shipper creates what the outbox has.
     ///
     /// # Errors
     ///
@@ -63,7 +54,7 @@ impl WindowHandle {
         take_over: TakeOver,
         durability: Durability,
         settings: Settings,
-    ) -> Result<(Self, Outbox), OpenError> {
+    ) -> Result<StartedWindow, OpenError> {
         let queue = Arc::new(Queue::new());
         let published = Published::default();
         let begun = begin(replica, take_over, durability, &queue, Arc::new(uptime))?;
@@ -81,15 +72,16 @@ impl WindowHandle {
             Arc::clone(&queue),
             Arc::clone(&published),
         );
-        let thread = spawn(engine, Arc::clone(&shipping));
-        let thread = Mutex::new(Some(thread));
         let inner = Inner {
             queue,
             published,
             shipping,
-            thread,
         };
-        Ok((Self(Arc::new(inner)), outbox))
+        Ok(StartedWindow {
+            handle: Self(Arc::new(inner)),
+            engine,
+            outbox,
+        })
     }
 
     /// Counts events in their order; one outcome each, when they are as safe as configured. Events
@@ -165,12 +157,11 @@ impl WindowHandle {
     /// ended; whether it was given back. The caller may give up, and drop the window.
     pub async fn close(&self) -> bool {
         self.0.queue.close();
-        let inner = Arc::clone(&self.0);
-        let _ = tokio::task::spawn_blocking(move || inner.join()).await;
+        self.0.shipping.ended().await;
         self.0.shipping.is_released()
     }
 
-    /// Whether the window's thread has ended: at the end of `close`, by a log that cannot be
+    /// Whether the window's engine has ended: at the end of `close`, by a log that cannot be
     /// written, another owner, or a panic.
     pub fn has_ended(&self) -> bool {
         self.0.shipping.has_ended()
@@ -200,7 +191,7 @@ impl WindowHandle {
     }
 }
 
-/// A window before its thread.
+/// A window before its engine.
 pub struct Begun {
     pub replica: Replica,
     pub journal: Journal,
@@ -237,24 +228,6 @@ pub fn begin(
         journal,
         shipping,
     })
-}
-
-/// Ends the outbox after the end of the thread, also by a panic.
-struct EndOutbox(Arc<Shipping>);
-
-impl Drop for EndOutbox {
-    fn drop(&mut self) {
-        self.0.end();
-    }
-}
-
-fn spawn(engine: Engine, shipping: Arc<Shipping>) -> JoinHandle<()> {
-    let run = move || {
-        let _end = EndOutbox(shipping);
-        engine.run();
-    };
-    let thread = std::thread::Builder::new().name("window".to_owned());
-    thread.spawn(run).expect("a further thread")
 }
 
 #[cfg(test)]

@@ -153,6 +153,10 @@ impl Journal {
         self.head_bytes = self.open.len();
     }
 
+    pub const fn shipping(&self) -> &Arc<Shipping> {
+        &self.shipping
+    }
+
     pub const fn window(&self) -> &Identity {
         &self.window
     }
@@ -281,7 +285,7 @@ impl Journal {
     /// Time until `keep_up` has work.
     pub fn due(&self) -> Duration {
         if self.is_finishing {
-            // The shipper wakes the thread.
+            // The shipper wakes the engine.
             return IDLE_SEGMENT;
         }
         if self.open.len() >= SEGMENT_BYTES {
@@ -289,7 +293,7 @@ impl Journal {
         }
         if !self.is_created(self.number - 1) {
             // One at a time: the store may be away, or slower than segments become due. The shipper
-            // wakes the thread.
+            // wakes the engine.
             return IDLE_SEGMENT;
         }
         let segment_due = match self.open_since {

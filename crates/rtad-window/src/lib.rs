@@ -1,5 +1,5 @@
 //! Event windows: "was this key seen within the last N ticks, and how often?", decided exactly
-//! once per event. One thread per window does it.
+//! once per event. One engine per window does it.
 //!
 //! | module | job |
 //! |---|---|
@@ -20,12 +20,12 @@
 //! | `uptime` | the clock of staleness |
 //! | `take_over` | the segment that makes a process the owner |
 //! | `table_copy` | a copy of the table beside traffic |
-//! | `queue` | requests that wait for the thread |
+//! | `queue` | requests that wait for the engine |
 //! | `outbox` | segments on their way to the store |
 //! | `journal` | the log while it is written: durability |
 //! | `settings` | how a window is run, and its state |
-//! | `engine` | the thread |
-//! | `handle` | requests to it from any thread |
+//! | `engine` | the work of a window |
+//! | `handle` | requests to the engine from any task |
 //!
 //! Each module uses only those above it in the table. Time is a *tick* of the caller's clock. The store is the caller's: it creates segments, uploads
 //! tables, and reads both.
@@ -55,8 +55,9 @@ mod uptime;
 mod window;
 
 pub use answers::{AnswerLimits, RequestKey, Retry};
+pub use engine::Engine;
 pub use error::OpenError;
-pub use handle::WindowHandle;
+pub use handle::{StartedWindow, WindowHandle};
 pub use head::Shape;
 pub use outbox::{
     MAX_UNSHIPPED_BYTES, MAX_UNSHIPPED_TIME, MIN_REMOVED_AGE, Outbox, Outgoing, TAKE_OVER_AFTER,

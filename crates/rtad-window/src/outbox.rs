@@ -1,6 +1,6 @@
 //! Outbox: sealed segments on their way to the store, in their order.
 //!
-//! The window's thread adds segments, the shipper of the caller creates them one at a time. An
+//! The window's engine adds segments, the shipper of the caller creates them one at a time. An
 //! outgoing segment stays the first one until it is created, so the caller may ask for it again.
 //!
 //! The times here decide whether a window may answer: see the module `journal`.
@@ -61,12 +61,14 @@ pub struct Sealed {
     pub since: Option<Duration>,
 }
 
-/// State that the window's thread and the shipper share.
+/// State that the window's engine and the shipper share.
 pub struct Shipping {
     state: Mutex<ShippingState>,
     /// Wakes the shipper.
     changed: Notify,
-    /// Wakes the window's thread.
+    /// Wakes who waits for the end of the window.
+    ended: Notify,
+    /// Wakes the window's engine.
     queue: Arc<Queue>,
     uptime: Uptime,
 }
@@ -86,7 +88,7 @@ struct ShippingState {
     lost: Option<String>,
     /// The last segment is created: a clean stop.
     is_released: bool,
-    /// The window's thread has ended.
+    /// The window's engine has ended.
     has_ended: bool,
 }
 
@@ -135,6 +137,7 @@ impl Shipping {
         Self {
             state: Mutex::new(state),
             changed: Notify::new(),
+            ended: Notify::new(),
             queue,
             uptime,
         }
@@ -204,9 +207,17 @@ impl Shipping {
             .clone()
     }
 
-    /// Whether the window's thread has ended.
+    /// Whether the window's engine has ended.
     pub fn has_ended(&self) -> bool {
         self.state().has_ended
+    }
+
+    /// Waits for the end of the window's engine.
+    pub async fn ended(&self) {
+        let ended = self.ended.notified();
+        if !self.has_ended() {
+            ended.await;
+        }
     }
 
     /// Whether the last segment is created.
@@ -218,6 +229,7 @@ impl Shipping {
     pub fn end(&self) {
         self.state().has_ended = true;
         self.changed.notify_one();
+        self.ended.notify_waiters();
     }
 }
 

@@ -1,10 +1,9 @@
-//! Requests that wait for a window's thread, bounded by their keys.
+//! Requests that wait for a window's engine, bounded by their keys.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::answers::Retry;
 use crate::table_copy::TableCopy;
@@ -89,7 +88,7 @@ impl Request {
 
 pub struct Queue {
     state: Mutex<QueueState>,
-    wake: Condvar,
+    wake: Notify,
 }
 
 struct QueueState {
@@ -98,12 +97,10 @@ struct QueueState {
     weight: usize,
     /// Requests are accepted.
     is_open: bool,
-    /// The thread is to end without its last segments.
+    /// The engine is to end without its last segments.
     is_abandoned: bool,
-    /// The thread is to look for other work.
+    /// The engine is to look for other work.
     is_nudged: bool,
-    /// The thread waits for `wake`.
-    is_waiting: bool,
 }
 
 impl QueueState {
@@ -130,11 +127,10 @@ impl Queue {
             is_open: true,
             is_abandoned: false,
             is_nudged: false,
-            is_waiting: false,
         };
         Self {
             state: Mutex::new(state),
-            wake: Condvar::new(),
+            wake: Notify::new(),
         }
     }
 
@@ -143,45 +139,33 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, state: MutexGuard<'_, QueueState>) {
-        let is_waiting = state.is_waiting;
-        drop(state);
-        if is_waiting {
-            self.wake.notify_one();
-        }
-    }
-
     pub fn push(&self, request: Request) -> Result<(), Failure> {
-        let mut state = self.state();
-        state.push(request)?;
-        self.wake(state);
+        self.state().push(request)?;
+        self.wake.notify_one();
         Ok(())
     }
 
-    /// Wakes the thread for other work.
+    /// Wakes the engine for other work.
     pub fn nudge(&self) {
-        let mut state = self.state();
-        state.is_nudged = true;
-        self.wake(state);
+        self.state().is_nudged = true;
+        self.wake.notify_one();
     }
 
-    /// Refuses requests from now on. The thread ends after those that wait.
+    /// Refuses requests from now on. The engine ends after those that wait.
     pub fn close(&self) {
-        let mut state = self.state();
-        state.is_open = false;
-        state.is_nudged = true;
-        self.wake(state);
+        self.state().is_open = false;
+        self.nudge();
     }
 
-    /// Refuses requests from now on, and those that wait. The thread ends at once.
+    /// Refuses requests from now on, and those that wait. The engine ends at once.
     pub fn abandon(&self) {
         let mut state = self.state();
         state.is_open = false;
         state.is_abandoned = true;
-        state.is_nudged = true;
         state.weight = 0;
         let refused = std::mem::take(&mut state.requests);
-        self.wake(state);
+        drop(state);
+        self.nudge();
         drop(refused);
     }
 
@@ -199,16 +183,22 @@ impl Queue {
         !state.is_open && state.requests.is_empty()
     }
 
-    /// Waits at most `wait` to be nudged; requests stay.
-    pub fn wait(&self, wait: Duration) {
-        let state = self.state();
-        drop(self.wait_while(state, wait, |state| !state.is_nudged));
+    /// Waits for a nudge, and with `takes_requests` also for a request.
+    pub async fn wait(&self, takes_requests: bool) {
+        while !self.has_work(takes_requests) {
+            self.wake.notified().await;
+        }
     }
 
-    /// Takes the requests of one group; waits at most `wait` for one.
-    pub fn take(&self, wait: Duration, into: &mut Vec<Request>) {
-        let is_idle = |state: &QueueState| state.requests.is_empty() && !state.is_nudged;
-        let mut state = self.wait_while(self.state(), wait, is_idle);
+    fn has_work(&self, takes_requests: bool) -> bool {
+        let mut state = self.state();
+        let is_nudged = std::mem::take(&mut state.is_nudged);
+        is_nudged || takes_requests && !state.requests.is_empty()
+    }
+
+    /// Takes the requests of one group.
+    pub fn take(&self, into: &mut Vec<Request>) {
+        let mut state = self.state();
         let mut taken = 0;
         while taken < MAX_GROUP
             && let Some(request) = state.requests.pop_front()
@@ -217,24 +207,6 @@ impl Queue {
             into.push(request);
         }
         state.weight -= taken;
-    }
-
-    fn wait_while<'a>(
-        &self,
-        mut state: MutexGuard<'a, QueueState>,
-        wait: Duration,
-        is_idle: impl Fn(&QueueState) -> bool,
-    ) -> MutexGuard<'a, QueueState> {
-        if is_idle(&state) && !wait.is_zero() {
-            state.is_waiting = true;
-            let waited = self
-                .wake
-                .wait_timeout_while(state, wait, |state| is_idle(state));
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            state.is_waiting = false;
-        }
-        state.is_nudged = false;
-        state
     }
 }
 
@@ -264,14 +236,14 @@ mod tests {
             (Failure::Overloaded, MAX_WAITING / 10_016)
         );
         let mut group = Vec::new();
-        queue.take(Duration::ZERO, &mut group);
+        queue.take(&mut group);
         assert_eq!(group.len(), MAX_GROUP.div_ceil(10_016));
         queue.push(request(10_000)).unwrap();
         queue.close();
         assert_eq!(queue.push(request(1)), Err(Failure::NotDurable));
         group.clear();
         while !queue.is_done() {
-            queue.take(Duration::ZERO, &mut group);
+            queue.take(&mut group);
         }
         assert_eq!(group.len(), accepted + 1 - MAX_GROUP.div_ceil(10_016));
     }

@@ -30,7 +30,7 @@ pub enum Changed<'a> {
 pub struct ChangeListener {
     /// Counts that are reported when a key reaches them.
     pub thresholds: Vec<u16>,
-    /// Called by the window's thread.
+    /// Called by the window's engine.
     pub report: Box<dyn FnMut(Changed<'_>) + Send>,
 }
 

@@ -1,4 +1,4 @@
-//! Copy of a table beside traffic: the window's thread copies one region between two groups, the
+//! Copy of a table beside traffic: the window's engine copies one region between two groups, the
 //! caller compresses and uploads it.
 
 use std::io;
@@ -19,7 +19,7 @@ const WAITING: usize = 2;
 /// Bytes of kept answers in a piece, apart from the last answer.
 const ANSWER_BYTES: usize = 256 << 10;
 
-/// Wakes the window's thread.
+/// Wakes the window's engine.
 type Nudge = Arc<dyn Fn() + Send + Sync>;
 
 /// Segments of the log, for the end of a copy.
@@ -104,7 +104,7 @@ impl TableCopy {
     }
 }
 
-/// The copy, for the window's thread.
+/// The copy, for the window's engine.
 pub struct RunningCopy {
     number: u64,
     pieces: mpsc::Sender<Piece>,

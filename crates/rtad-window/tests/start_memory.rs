@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use rtad_window::{
-    AnswerLimits, Durability, Key, Now, Replica, Settings, Shape, WindowHandle, WindowSpec,
+    AnswerLimits, Durability, Key, Now, Replica, Settings, Shape, StartedWindow, WindowHandle,
+    WindowSpec,
 };
 
 /// Bytes of log: far more than all segments and buffers.
@@ -60,7 +61,12 @@ async fn start_holds_one_segment_of_the_log() {
         listener: None,
     };
     let started = WindowHandle::start(replica, take_over, Durability::Store, settings);
-    let (window, outbox) = started.unwrap();
+    let StartedWindow {
+        handle: window,
+        engine,
+        outbox,
+    } = started.unwrap();
+    let engine = tokio::spawn(engine.run());
     let keys: Vec<Key> = (0..10_000_u128)
         .map(|n| (n * 0x9e37_79b9_7f4a_7c15).to_le_bytes())
         .collect();
@@ -77,6 +83,7 @@ async fn start_holds_one_segment_of_the_log() {
     let newest = window.state().created;
     drop(window);
     drop(outbox);
+    engine.await.unwrap();
 
     // Resets the peak.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();

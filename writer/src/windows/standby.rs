@@ -5,23 +5,24 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
-use tokio::task::block_in_place;
+use tokio::time::Instant;
 
 use rtad_core::backoff::Backoff;
 use rtad_store::StoreError;
 use rtad_store::write::{TableReader, WindowFolder};
 use rtad_window::{
-    Durability, OpenError, Outbox, Replica, Settings, Shape, TAKE_OVER_AFTER, TakeOver,
+    Durability, OpenError, Replica, Settings, Shape, StartedWindow, TAKE_OVER_AFTER, TakeOver,
     WindowHandle, uptime,
 };
 
 use super::log::{Next, WindowLog};
 use super::window::Window;
+use crate::blocking::in_place;
 
 /// Segments that are read at a time at a start.
 const READ_AHEAD: usize = 16;
@@ -143,7 +144,7 @@ impl Standby {
         let Some(followed) = &mut self.followed else {
             return Ok(None);
         };
-        let take_over = block_in_place(|| followed.replica.take_over(&self.durability))?;
+        let take_over = in_place(|| followed.replica.take_over(&self.durability))?;
         let mut backoff = Backoff::new(u32::MAX);
         for attempt in 1.. {
             match followed.log.create(take_over.bytes.clone()).await {
@@ -173,12 +174,8 @@ impl Standby {
     pub fn start(self, take_over: TakeOver, settings: Settings) -> Result<Started, OpenError> {
         let Followed { replica, log } = self.followed.expect("a take-over has read the window");
         let start = || WindowHandle::start(replica, take_over, self.durability, settings);
-        let (handle, outbox) = block_in_place(start)?;
-        Ok(Started {
-            handle,
-            outbox,
-            log,
-        })
+        let window = in_place(start)?;
+        Ok(Started { window, log })
     }
 
     /// Reads the newest table and the segments after it; `None` if some are removed meanwhile.
@@ -193,7 +190,7 @@ impl Standby {
         }
 
         let mut replica = match table {
-            None => block_in_place(|| Replica::empty(self.shape.clone()))?,
+            None => in_place(|| Replica::empty(self.shape.clone()))?,
             Some(number) => match self.read_table(number).await? {
                 Some(replica) => replica,
                 None => return self.gap(number).map(|()| None),
@@ -206,7 +203,7 @@ impl Standby {
         let mut newest = first - 1;
         while let Some(segment) = read.next().await {
             match segment? {
-                Some(bytes) => block_in_place(|| replica.apply(&bytes))?,
+                Some(bytes) => in_place(|| replica.apply(&bytes))?,
                 None => {
                     drop(read);
                     return self.gap(newest + 1).map(|()| None);
@@ -258,16 +255,15 @@ impl Standby {
 
 impl Followed {
     fn apply(&mut self, bytes: &[u8]) -> Result<(), OpenError> {
-        block_in_place(|| self.replica.apply(bytes))?;
+        in_place(|| self.replica.apply(bytes))?;
         self.log.advance();
         Ok(())
     }
 }
 
-/// A window whose thread runs.
+/// A window that this process owns from now on.
 pub struct Started {
-    pub handle: WindowHandle,
-    pub outbox: Outbox,
+    pub window: StartedWindow,
     pub log: WindowLog,
 }
 

@@ -5,14 +5,15 @@ pub mod tests;
 
 use std::sync::Arc;
 
-use rtad_window::{ChangeListener, Changed, OpenError, Settings, TakeOver};
+use rtad_window::{ChangeListener, Changed, OpenError, Settings, StartedWindow, TakeOver};
 
 use super::clock::Clock;
 use super::reports::Reports;
 use super::served::ServedWindow;
 use super::shipper::Shipper;
-use super::standby::Standby;
+use super::standby::{Standby, Started};
 use super::tables::keep_tables;
+use crate::blocking::apart;
 
 /// Starts a window that was taken over, its shipper and its tables.
 ///
@@ -32,18 +33,27 @@ pub fn start(
         clock: Box::new(move || read.now()),
         listener: listener(reports),
     };
-    let started = standby.start(take_over, settings)?;
+    let Started {
+        window: started,
+        log,
+    } = standby.start(take_over, settings)?;
+    let StartedWindow {
+        handle,
+        engine,
+        outbox,
+    } = started;
 
-    let folder = started.log.folder().clone();
+    let folder = log.folder().clone();
     let shipper = Shipper {
         window: config.name.as_str().to_owned(),
-        outbox: started.outbox,
-        log: started.log,
+        outbox,
+        log,
     };
+    tokio::spawn(apart(engine.run()));
     tokio::spawn(shipper.run());
     let served = Arc::new(ServedWindow {
         config,
-        handle: started.handle,
+        handle,
         clock,
         counters: Arc::clone(&window.counters),
     });

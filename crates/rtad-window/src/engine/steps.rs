@@ -40,7 +40,7 @@ impl Listing {
 
 impl Engine {
     /// One step of each kind; whether there is more to do at once.
-    pub fn run_steps(&mut self) -> io::Result<bool> {
+    pub(super) fn run_steps(&mut self) -> io::Result<bool> {
         self.sweep_region();
         self.list_region();
         let has_copied = self.advance_table()?;
@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// The tick has moved: entries expire.
-    pub fn begin_sweep(&mut self) {
+    pub(super) fn begin_sweep(&mut self) {
         if self.settings.listener.is_none() {
             return;
         }

@@ -1,6 +1,7 @@
-//! Windows with their thread and a shipper.
+//! Windows with their engine and a shipper.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -86,13 +87,15 @@ impl Store {
 
     /// Takes the window over, and ships its segments.
     fn start(&self, durability: Durability) -> (WindowHandle, Task<()>) {
-        let (window, outbox) = self.begin(durability);
+        let started = self.begin(durability);
+        let outbox = started.outbox;
+        tokio::spawn(started.engine.run());
         let store = self.clone();
         let shipper = tokio::spawn(async move { store.ship(&outbox).await });
-        (window, shipper)
+        (started.handle, shipper)
     }
 
-    fn begin(&self, durability: Durability) -> (WindowHandle, Outbox) {
+    fn begin(&self, durability: Durability) -> StartedWindow {
         let replica = self.replica();
         let take_over = replica.take_over(&durability).unwrap();
         assert!(self.create(take_over.number, &take_over.bytes));
@@ -197,10 +200,12 @@ async fn window_that_is_being_closed_has_not_ended() {
 async fn directory_has_only_what_the_store_has_not() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::default();
-    let (window, outbox) = store.begin(disk(&dir));
-    window.observe(keys(0..10), None, None).await.unwrap();
-    drop(window);
-    drop(outbox);
+    let started = store.begin(disk(&dir));
+    let engine = tokio::spawn(started.engine.run());
+    let observed = started.handle.observe(keys(0..10), None, None).await;
+    observed.unwrap();
+    drop(started.handle);
+    engine.await.unwrap();
     // The directory has the events, the store has not.
     assert_eq!(store.replica().window.counts(&keys(0..10)), [0; 10]);
 
@@ -234,7 +239,7 @@ async fn failed_disk_ends_the_window_and_loses_nothing() {
     faulty.fill(u32::MAX);
     let refused = Err(Failure::NotDurable);
     assert_eq!(window.observe(keys(0..2), None, None).await, refused);
-    wait_until("the end of the thread", || window.has_ended()).await;
+    wait_until("the end of the engine", || window.has_ended()).await;
     assert!(!window.state().is_writable);
     assert_eq!(window.observe(keys(2..3), None, None).await, refused);
     assert!(window.counts(keys(0..1)).await.is_err());
@@ -252,7 +257,7 @@ async fn window_that_another_process_has_taken_answers_nothing() {
     let (other, _shipper) = store.start(Durability::Store);
     let refused = window.observe(keys(1..2), None, None).await;
     assert_eq!(refused, Err(Failure::NotDurable));
-    wait_until("the end of the thread", || window.has_ended()).await;
+    wait_until("the end of the engine", || window.has_ended()).await;
     shipper.await.unwrap();
     assert!(!window.close().await);
     let seen = other.observe(keys(0..2), None, None).await.unwrap().seen;
@@ -262,9 +267,35 @@ async fn window_that_another_process_has_taken_answers_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn window_ends_with_its_shipper() {
     let store = Store::default();
-    let (window, outbox) = store.begin(Durability::Store);
+    let StartedWindow {
+        handle,
+        engine,
+        outbox,
+    } = store.begin(Durability::Store);
+    let engine = tokio::spawn(engine.run());
     drop(outbox);
-    wait_until("the end of the thread", || window.has_ended()).await;
+    engine.await.unwrap();
+    assert!(handle.has_ended());
+}
+
+/// As a process that is killed in a simulation, or a runtime that ends.
+#[tokio::test]
+async fn window_ends_with_its_engine() {
+    let store = Store::default();
+    let dir = tempfile::tempdir().unwrap();
+    let started = store.begin(disk(&dir));
+    let engine = tokio::spawn(started.engine.run());
+    let first = started.handle.observe(keys(0..1), None, None).await;
+    assert_eq!(first.unwrap().seen, [Seen::New]);
+
+    engine.abort();
+    assert!(!started.handle.close().await);
+    let refused = started.handle.observe(keys(0..1), None, None).await;
+    assert_eq!(refused, Err(Failure::NotDurable));
+    assert!(started.outbox.next().await.is_none());
+    // The directory is not locked any more.
+    let (restarted, _shipper) = store.start(disk(&dir));
+    assert_eq!(restarted.counts(keys(0..2)).await.unwrap(), [1, 0]);
 }
 
 /// Begins a copy once the one before is noted as complete.
@@ -328,7 +359,7 @@ async fn tables_beside_traffic_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn panic_of_the_thread_ends_the_window() {
+async fn panic_of_the_engine_ends_the_window() {
     let store = Store::default();
     let fails = Arc::new(AtomicBool::new(false));
     let clock = {
@@ -349,11 +380,16 @@ async fn panic_of_the_thread_ends_the_window() {
     let take_over = replica.take_over(&Durability::Store).unwrap();
     assert!(store.create(take_over.number, &take_over.bytes));
     let started = WindowHandle::start(replica, take_over, Durability::Store, settings);
-    let (window, outbox) = started.unwrap();
+    let StartedWindow {
+        handle: window,
+        engine,
+        outbox,
+    } = started.unwrap();
+    tokio::spawn(engine.run());
     assert!(!window.has_ended());
     fails.store(true, Ordering::Relaxed);
     window.counts(keys(0..1)).await.unwrap_err();
-    wait_until("the end of the thread", || window.has_ended()).await;
+    wait_until("the end of the engine", || window.has_ended()).await;
     assert!(!window.state().is_writable);
     assert!(outbox.next().await.is_none());
 }

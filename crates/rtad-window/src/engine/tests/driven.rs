@@ -1,4 +1,4 @@
-//! An owner without its thread, on a disk that fails, with a clock that tests move.
+//! An owner whose cycles a test runs, on a disk that fails, with a clock that tests move.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,7 +52,7 @@ pub struct Heard {
     pub lists: u32,
 }
 
-/// An owner without its thread.
+/// An owner whose cycles a test runs.
 pub struct Driven {
     pub engine: Engine,
     pub queue: Arc<Queue>,
@@ -110,9 +110,9 @@ impl Driven {
         })
     }
 
-    /// Runs a cycle without waiting. One that fails is the last.
+    /// Runs a cycle. One that fails is the last.
     pub fn run_cycle(&mut self) -> CycleEnd {
-        match self.engine.run_cycle(Duration::ZERO) {
+        match self.engine.run_cycle() {
             Ok(false) => CycleEnd::Running,
             Ok(true) => CycleEnd::Closed,
             Err(error) => {
@@ -129,7 +129,7 @@ impl Driven {
 
     /// Whether the next cycle takes requests.
     pub fn takes_requests(&self) -> bool {
-        !self.is_waiting() || !self.shipping.progress().is_fresh
+        self.engine.takes_requests()
     }
 }
 
