@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
@@ -258,7 +259,8 @@ async fn serve(
         token = !args.no_token,
         "listening for writes"
     );
-    windows.start(standbys, writers, Arc::clone(&telemetry));
+    let mut running = JoinSet::new();
+    running.spawn(windows.run(standbys, writers, Arc::clone(&telemetry)));
     let (phase, phases) = watch::channel(Phase::Serving);
     // The admin port stays open during the drain and reports it.
     let hosts = OwnHosts::new("--admin-host", args.admin_hosts);
@@ -282,6 +284,7 @@ async fn serve(
         let signal = tokio::select! {
             signal = signals.next() => signal,
             failure = app.windows.failed() => break Some(failure),
+            Some(_) = running.join_next() => break Some(Arc::new(WindowError::Panicked)),
         };
         if signal != Signal::Reload {
             break None;
@@ -309,7 +312,8 @@ async fn serve(
         }
         // A client must not take this time: without it the next owner waits. Its last changes of
         // audiences are writes, too.
-        app.windows.finish().await;
+        app.windows.stop();
+        while running.join_next().await.is_some() {}
         if is_drained {
             app.writers.finish().await;
         }
@@ -319,8 +323,6 @@ async fn serve(
         is_drained = stopped => is_drained,
         () = signals.stop() => {
             app.windows.give_up();
-            // Its last reference would wait for the threads of windows.
-            std::mem::forget(Arc::clone(&app));
             return Err(ServeError::SecondSignal.into());
         }
     };

@@ -84,6 +84,8 @@ pub enum WindowError {
     Source(SourceError),
     #[error("window {window} ended, see the log; a start goes on with what is durable")]
     Ended { window: AudienceName },
+    #[error("the windows ended by a panic, see the log; a start goes on with what is durable")]
+    Panicked,
     #[error(
         "the windows do not fit the memory limit of the container: expected at most {available}, \
          found {needed} ({windows}); lower a capacity or answers_memory, or raise the limit"
@@ -151,6 +153,27 @@ struct FollowedAudience {
     reports: OnceLock<Arc<Reports>>,
 }
 
+/// Tasks of the windows of this process. Dropped, they end.
+struct WindowTasks {
+    writers: Arc<Writers>,
+    telemetry: Arc<Telemetry>,
+    /// Engines, shippers, tables and metrics: each ends with its window.
+    of_windows: JoinSet<()>,
+    /// Writers of audiences: a stop waits for them.
+    followers: JoinSet<()>,
+}
+
+impl WindowTasks {
+    fn new(writers: Arc<Writers>, telemetry: Arc<Telemetry>) -> Self {
+        Self {
+            writers,
+            telemetry,
+            of_windows: JoinSet::new(),
+            followers: JoinSet::new(),
+        }
+    }
+}
+
 /// All windows of the process.
 #[derive(Default)]
 pub struct Windows {
@@ -159,8 +182,6 @@ pub struct Windows {
     followed_audiences: BTreeMap<AudienceName, FollowedAudience>,
     /// Windows of which [`Self::warn_of_text`] has warned.
     warned_of_text: Mutex<BTreeSet<AudienceName>>,
-    /// Tasks that a stop waits for: the standbys, and the writers of audiences.
-    tasks: Mutex<JoinSet<()>>,
     /// Whether no window is taken over any more.
     is_draining: AtomicBool,
     stop: watch::Sender<bool>,
@@ -227,31 +248,58 @@ impl Windows {
         Ok((windows, standbys.into_values().collect()))
     }
 
-    /// Starts to follow the windows, and to take them over.
-    pub fn start(
-        self: &Arc<Self>,
+    /// Follows the windows, takes them over, and serves them until [`Self::stop`]. Then it writes the
+    /// audiences a last time, and gives the windows back. Dropped, it ends as a killed process.
+    pub async fn run(
+        self: Arc<Self>,
         standbys: Vec<Standby>,
         writers: Arc<Writers>,
         telemetry: Arc<Telemetry>,
     ) {
+        let mut tasks = WindowTasks::new(writers, telemetry);
         for window in self.windows.values() {
-            let windows = Arc::clone(self);
-            let window = Arc::clone(window);
-            tokio::spawn(async move {
-                window.maintain().await;
-                let window = window.config.name.clone();
-                windows.fail(WindowError::Ended { window });
-            });
+            let maintain = Arc::clone(&self).maintain(Arc::clone(window));
+            tasks.of_windows.spawn(maintain);
         }
+        self.serve(standbys, &mut tasks).await;
+        self.give_back().await;
+    }
 
-        let windows = Arc::clone(self);
-        let follow = async move {
-            let starter = FollowerStarter { writers, telemetry };
-            if let Err(error) = windows.follow(standbys, &starter).await {
-                windows.fail(error);
+    /// Keeps the metrics of a window up to date. Its end is that of the process.
+    async fn maintain(self: Arc<Self>, window: Arc<Window>) {
+        window.maintain().await;
+        let window = window.config.name.clone();
+        self.fail(WindowError::Ended { window });
+    }
+
+    /// Serves the windows until the stop, and until the last changes of audiences.
+    async fn serve(&self, standbys: Vec<Standby>, tasks: &mut WindowTasks) {
+        let last_changes = async {
+            if let Err(error) = self.follow(standbys, tasks).await {
+                self.fail(error);
             }
+            self.stopped().await;
+            wait_for(&mut tasks.followers).await;
         };
-        self.tasks.lock().spawn(follow);
+        let deadline = async {
+            self.stopped().await;
+            tokio::time::sleep(LAST_CHANGES).await;
+        };
+        let is_complete = tokio::select! {
+            () = last_changes => true,
+            () = deadline => false,
+        };
+        if !is_complete {
+            tracing::warn!("the last changes of audiences are left to the next owner");
+            tasks.followers.abort_all();
+        }
+    }
+
+    /// Waits for the stop.
+    async fn stopped(&self) {
+        let mut stop = self.stop.subscribe();
+        // The sender is this one.
+        let _ = stop.wait_for(|is_stopping| *is_stopping).await;
     }
 
     /// A failure that ends the process, unless it stops already.
@@ -268,9 +316,9 @@ impl Windows {
 
     /// Follows the windows until all are taken over, or until the stop.
     async fn follow(
-        self: &Arc<Self>,
+        &self,
         mut standbys: Vec<Standby>,
-        starter: &FollowerStarter,
+        tasks: &mut WindowTasks,
     ) -> Result<(), WindowError> {
         let mut stop = self.stop.subscribe();
         let mut failures: Vec<FailureLog> = Vec::new();
@@ -288,8 +336,8 @@ impl Windows {
                 is_first_complete |= index == 0 && is_complete == Some(true);
             }
 
-            if is_first_complete && self.take_first_over(&mut standbys, starter).await? {
-                self.take_others_over(standbys, starter).await?;
+            if is_first_complete && self.take_first_over(&mut standbys, tasks).await? {
+                self.take_others_over(standbys, tasks).await?;
                 tracing::info!("all windows are owned by this process");
                 return Ok(());
             }
@@ -303,9 +351,9 @@ impl Windows {
 
     /// Takes the first window over if its owner is gone; whether this process owns it.
     async fn take_first_over(
-        self: &Arc<Self>,
+        &self,
         standbys: &mut Vec<Standby>,
-        starter: &FollowerStarter,
+        tasks: &mut WindowTasks,
     ) -> Result<bool, WindowError> {
         let first = &mut standbys[0];
         let name = first.window.config.name.clone();
@@ -318,16 +366,17 @@ impl Windows {
             return Ok(false);
         };
         let taken_first = standbys.remove(0);
-        self.own(taken_first, take_over, starter).map_err(failed)?;
+        let owned = self.own(taken_first, take_over, tasks);
+        owned.map_err(failed)?;
         Ok(true)
     }
 
     /// Takes the other windows over once their owner is gone: it may have acknowledged events of them
     /// that are not in the store yet, although it has lost the first.
     async fn take_others_over(
-        self: &Arc<Self>,
+        &self,
         standbys: Vec<Standby>,
-        starter: &FollowerStarter,
+        tasks: &mut WindowTasks,
     ) -> Result<(), WindowError> {
         for mut standby in standbys {
             let name = standby.window.config.name.clone();
@@ -346,7 +395,7 @@ impl Windows {
                 }
                 tokio::time::sleep(POLL).await;
             };
-            let owned = self.own(standby, take_over, starter);
+            let owned = self.own(standby, take_over, tasks);
             owned.map_err(|source| WindowError::standby(&name, source))?;
         }
         Ok(())
@@ -354,10 +403,10 @@ impl Windows {
 
     /// Starts a window that was taken over, and the writers of its audiences.
     fn own(
-        self: &Arc<Self>,
+        &self,
         standby: Standby,
         taken: TakeOver,
-        starter: &FollowerStarter,
+        tasks: &mut WindowTasks,
     ) -> Result<(), StandbyError> {
         let window = standby.window.config.name.clone();
         let mut followed = Vec::new();
@@ -369,21 +418,21 @@ impl Windows {
         }
         let reports: Vec<_> = followed.iter().map(|(_, it)| Arc::clone(it)).collect();
         let segment = taken.number;
-        let served = take_over::start(standby, taken, &reports)?;
+        let served = take_over::start(standby, taken, &reports, &mut tasks.of_windows)?;
         tracing::info!(window = window.as_str(), segment, "window taken over");
 
-        let mut tasks = self.tasks.lock();
         for (audience, reports) in followed {
             let _ = audience.reports.set(Arc::clone(&reports));
             let follower = Follower {
-                lag_seconds: lag_of(&starter.telemetry, &audience.config.name),
+                lag_seconds: lag_of(&tasks.telemetry, &audience.config.name),
                 config: audience.config.clone(),
                 window: Arc::clone(&served),
                 reports,
-                writers: Arc::clone(&starter.writers),
+                writers: Arc::clone(&tasks.writers),
                 times: FollowTimes::DEFAULT,
             };
-            tasks.spawn(follower.run(self.stop.subscribe()));
+            let stop = self.stop.subscribe();
+            tasks.followers.spawn(follower.run(stop));
         }
         Ok(())
     }
@@ -416,7 +465,7 @@ impl Windows {
         })
     }
 
-    /// Whether this process owns all windows, and they accept events: the thread of a window whose
+    /// Whether this process owns all windows, and they accept events: the engine of a window whose
     /// disk hangs does not learn that another process owns it. A process without windows is never a
     /// standby.
     pub fn are_owned(&self) -> bool {
@@ -452,37 +501,18 @@ impl Windows {
         self.is_draining.store(true, Ordering::Relaxed);
     }
 
-    /// Writes the audiences a last time, and gives the windows back.
-    pub async fn finish(&self) {
+    /// Ends [`Self::run`].
+    pub fn stop(&self) {
         self.begin_drain();
         self.stop.send_replace(true);
-        let last_changes = async {
-            loop {
-                // The follower of the windows may have started writers of audiences.
-                let tasks = std::mem::take(&mut *self.tasks.lock());
-                if tasks.is_empty() {
-                    break;
-                }
-                wait_for(tasks).await;
-            }
-        };
-        if tokio::time::timeout(LAST_CHANGES, last_changes)
-            .await
-            .is_err()
-        {
-            tracing::warn!("the last changes of audiences are left to the next owner");
-        }
+    }
 
+    async fn give_back(&self) {
         let mut owned: Vec<_> = self.windows.values().filter_map(|it| it.owned()).collect();
         // Its release lets a standby begin, which must find the others released.
         let first = (!owned.is_empty()).then(|| owned.remove(0));
-        let mut closing = JoinSet::new();
         // Beside each other: a slow store must not take the time of the other windows.
-        for served in owned {
-            let served = Arc::clone(served);
-            closing.spawn(async move { served.finish().await });
-        }
-        wait_for(closing).await;
+        join_all(owned.into_iter().map(|served| served.finish())).await;
         if let Some(first) = first {
             first.finish().await;
         }
@@ -510,12 +540,6 @@ impl Windows {
     }
 }
 
-/// Settings of the writers of audiences.
-struct FollowerStarter {
-    writers: Arc<Writers>,
-    telemetry: Arc<Telemetry>,
-}
-
 /// The result of work of a standby; `None` after a failure that may pass, which is logged.
 fn settle<T>(
     window: &AudienceName,
@@ -535,7 +559,7 @@ fn settle<T>(
     }
 }
 
-async fn wait_for(mut tasks: JoinSet<()>) {
+async fn wait_for(tasks: &mut JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
         // The panic is logged already. The other tasks finish, and the log is complete.
         if let Err(error) = ended {
@@ -589,19 +613,29 @@ mod tests {
         }
     }
 
+    fn writers_of(store: &StoreWriter) -> (Arc<Writers>, Arc<Telemetry>) {
+        let telemetry = Arc::new(Telemetry::default());
+        let limits = WriteLimits {
+            every: Duration::ZERO,
+            max_batch: 1000,
+        };
+        let writers = Writers::new(store.clone(), limits, Arc::clone(&telemetry));
+        (Arc::new(writers), telemetry)
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_of_one_task_leaves_the_windows_to_be_given_back() {
         let store = StoreWriter::new(Store::in_memory()).unwrap();
         let owner = Owned::over(&store).await;
         let windows = windows_of([("w", &owner)]);
         assert!(windows.are_owned());
-        let mut stop = windows.stop.subscribe();
-        windows.tasks.lock().spawn(async move {
-            let _ = stop.changed().await;
-            panic!("a task that fails");
-        });
         owner.observe(&[[1; 16]]).await;
-        windows.finish().await;
+        let (writers, telemetry) = writers_of(&store);
+        let mut tasks = WindowTasks::new(writers, telemetry);
+        tasks.followers.spawn(async { panic!("a task that fails") });
+        windows.stop();
+        windows.serve(Vec::new(), &mut tasks).await;
+        windows.give_back().await;
 
         let (mut next, _) = standby_of(&store, &Telemetry::default());
         while !next.catch_up().await.unwrap() {}
@@ -623,23 +657,19 @@ mod tests {
         std::fs::write(&file, window("b") + &window("a")).unwrap();
         let config = Config::read(&file).unwrap();
         let start = async || {
-            let telemetry = Arc::new(Telemetry::default());
+            let (writers, telemetry) = writers_of(&store);
             let (windows, standbys) = Windows::open(&config, &store, &telemetry).await.unwrap();
             let windows = Arc::new(windows);
-            let limits = WriteLimits {
-                every: Duration::ZERO,
-                max_batch: 1000,
-            };
-            let writers = Writers::new(store.clone(), limits, Arc::clone(&telemetry));
-            windows.start(standbys, Arc::new(writers), telemetry);
-            windows
+            let running = Arc::clone(&windows).run(standbys, writers, telemetry);
+            (windows, tokio::spawn(running))
         };
-        let one = start().await;
+        let (one, running) = start().await;
         wait_until("the first owns both", || one.are_owned());
-        let other = start().await;
+        let (other, _running) = start().await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert!(!other.are_owned());
-        one.finish().await;
+        one.stop();
+        running.await.unwrap();
         wait_until("the second owns both", || other.are_owned());
 
         // Another process takes the second window alone.

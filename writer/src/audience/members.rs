@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Overlay, Snapshot};
 use rtad_store::write::Ledger;
@@ -24,7 +24,8 @@ struct LoadedGeneration {
 #[derive(Default)]
 pub struct Members {
     held: Option<LoadedGeneration>,
-    loading: Option<JoinHandle<Result<LoadedGeneration, StoreError>>>,
+    /// The load that is running, if any.
+    loading: JoinSet<Result<LoadedGeneration, StoreError>>,
 }
 
 impl Members {
@@ -35,8 +36,8 @@ impl Members {
             .is_some_and(|held| held.manifest == current.manifest_sha256)
     }
 
-    pub const fn is_loading(&self) -> bool {
-        self.loading.is_some()
+    pub fn is_loading(&self) -> bool {
+        !self.loading.is_empty()
     }
 
     /// The loaded generation, which must be the ledger's, with all its deltas.
@@ -55,33 +56,26 @@ impl Members {
 
     /// Starts loading the generation of `current`, unless a load is running.
     pub fn load(&mut self, store: &Store, audience: &AudienceName, current: &Current) {
-        if self.loading.is_none() {
-            let old = self.held.take();
-            self.loading = Some(tokio::spawn(load(
-                store.clone(),
-                audience.clone(),
-                current.clone(),
-                old,
-            )));
+        if self.is_loading() {
+            return;
         }
+        let old = self.held.take();
+        let load = load(store.clone(), audience.clone(), current.clone(), old);
+        self.loading.spawn(load);
     }
 
     /// Stands for a load in progress.
     #[cfg(test)]
     pub fn hold(&mut self) {
-        self.loading = Some(tokio::spawn(std::future::pending()));
+        self.loading.spawn(std::future::pending());
     }
 
     /// Waits for the running load, or forever without one. Cancel-safe.
     pub async fn loaded(&mut self) -> Result<(), StoreError> {
-        let Some(loading) = &mut self.loading else {
-            return std::future::pending().await;
-        };
-        let loaded = loading.await;
-        self.loading = None;
-        match loaded {
-            Ok(held) => self.held = Some(held?),
-            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        match self.loading.join_next().await {
+            None => std::future::pending().await,
+            Some(Ok(held)) => self.held = Some(held?),
+            Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
         }
         Ok(())
     }

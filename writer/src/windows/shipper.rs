@@ -1,6 +1,9 @@
 //! Shipper: creates the segments of an owner in the store, one after the other.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use rtad_core::backoff::Backoff;
 use rtad_store::StoreError;
@@ -26,6 +29,7 @@ impl Shipper {
     /// Creates segments until the window ends, or another process owns it.
     pub async fn run(mut self) {
         let mut hinted_at = None;
+        let mut hints = JoinSet::new();
         while let Some(outgoing) = self.outbox.next().await {
             match self.create(&outgoing).await {
                 Ok(true) => self.outbox.created(outgoing.number),
@@ -52,7 +56,8 @@ impl Shipper {
                 }
                 hinted_at = Some(Instant::now());
                 // Beside the next segment, for which events wait.
-                tokio::spawn(hint(self.log.folder().clone(), outgoing.number));
+                while hints.try_join_next().is_some() {}
+                hints.spawn(hint(self.log.folder().clone(), outgoing.number));
             }
         }
     }

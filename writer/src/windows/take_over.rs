@@ -6,6 +6,7 @@ pub mod tests;
 use std::sync::Arc;
 
 use rtad_window::{ChangeListener, Changed, OpenError, Settings, StartedWindow, TakeOver};
+use tokio::task::JoinSet;
 
 use super::clock::Clock;
 use super::reports::Reports;
@@ -15,7 +16,8 @@ use super::standby::{Standby, Started};
 use super::tables::keep_tables;
 use crate::blocking::apart;
 
-/// Starts a window that was taken over, its shipper and its tables.
+/// Starts a window that was taken over: its engine, its shipper and its tables are tasks of the
+/// caller.
 ///
 /// # Errors
 ///
@@ -24,6 +26,7 @@ pub fn start(
     standby: Standby,
     take_over: TakeOver,
     reports: &[Arc<Reports>],
+    tasks: &mut JoinSet<()>,
 ) -> Result<Arc<ServedWindow>, OpenError> {
     let window = Arc::clone(&standby.window);
     let config = window.config.clone();
@@ -49,8 +52,8 @@ pub fn start(
         outbox,
         log,
     };
-    tokio::spawn(apart(engine.run()));
-    tokio::spawn(shipper.run());
+    tasks.spawn(apart(engine.run()));
+    tasks.spawn(shipper.run());
     let served = Arc::new(ServedWindow {
         config,
         handle,
@@ -58,7 +61,7 @@ pub fn start(
         counters: Arc::clone(&window.counters),
     });
     served.update_gauges(true);
-    tokio::spawn(keep_tables(Arc::clone(&served), folder));
+    tasks.spawn(keep_tables(Arc::clone(&served), folder));
     window.set_owned(Arc::clone(&served));
     Ok(served)
 }

@@ -7,6 +7,7 @@ use rtad_store::write::{MIN_SEGMENT_AGE, StoreWriter};
 use rtad_window::{MIN_REMOVED_AGE, Seen};
 use testkit::faulty_store::{FaultyStore, LostAnswer};
 use testkit::wait_until;
+use tokio::task::JoinSet;
 
 use super::super::super::telemetry::Telemetry;
 use super::super::served::ServedWindow;
@@ -27,10 +28,11 @@ async fn catch_up(standby: &mut Standby) {
     while !standby.catch_up().await.unwrap() {}
 }
 
-async fn own(mut standby: Standby) -> Arc<ServedWindow> {
+/// Owns the window by `tasks`.
+async fn own(mut standby: Standby, tasks: &mut JoinSet<()>) -> Arc<ServedWindow> {
     catch_up(&mut standby).await;
     let take_over = standby.take_over().await.unwrap().unwrap();
-    start(standby, take_over, &[]).unwrap()
+    start(standby, take_over, &[], tasks).unwrap()
 }
 
 async fn is_new(window: &ServedWindow, key: u8) -> bool {
@@ -54,7 +56,8 @@ async fn standby_has_what_the_owner_acknowledged_and_takes_over_when_it_is_relea
     owner.window.finish().await;
     catch_up(&mut next).await;
     assert!(next.may_take_over().unwrap(), "it was given back");
-    let window = own(next).await;
+    let mut tasks = JoinSet::new();
+    let window = own(next, &mut tasks).await;
     for key in 1..=50 {
         assert!(!is_new(&window, key).await);
     }
@@ -73,11 +76,12 @@ async fn earlier_owner_ends_with_its_next_segment() {
     let store = store();
     let owner = Owned::over(&store).await;
     assert!(is_new(&owner.window, 1).await);
-    let window = own(standby(&store)).await;
+    let mut tasks = JoinSet::new();
+    let window = own(standby(&store), &mut tasks).await;
 
     let refused = owner.window.observe(vec![[2; 16]], None, None).await;
     refused.unwrap_err();
-    wait_until("the thread of the earlier owner ends", || {
+    wait_until("the engine of the earlier owner ends", || {
         owner.window.handle.has_ended()
     });
     assert!(is_new(&window, 2).await && !is_new(&window, 1).await);
@@ -132,7 +136,8 @@ async fn table_and_the_segments_after_it_are_the_window() {
     }
     owner.window.finish().await;
 
-    let window = own(standby(&store)).await;
+    let mut tasks = JoinSet::new();
+    let window = own(standby(&store), &mut tasks).await;
     for key in 1..=60 {
         assert!(!is_new(&window, key).await, "{key}");
     }
@@ -140,7 +145,7 @@ async fn table_and_the_segments_after_it_are_the_window() {
     write_table(&window, &folder).await.unwrap();
     assert!(folder.newest_table().await.unwrap().unwrap() > table);
     window.finish().await;
-    let last = own(standby(&store)).await;
+    let last = own(standby(&store), &mut tasks).await;
     assert!(!is_new(&last, 60).await);
 }
 

@@ -22,6 +22,7 @@ pub struct Owned {
     pub(in super::super) reports: Arc<Reports>,
     pub(in super::super) audience: AudienceConfig,
     telemetry: Telemetry,
+    _tasks: JoinSet<()>,
 }
 
 /// A process that follows the window of this store.
@@ -60,13 +61,15 @@ impl Owned {
         assert_eq!(reports.take(), Some(Due::All));
         reports.done();
         let shown = Arc::clone(&standby.window);
-        let window = start(standby, take_over, &[Arc::clone(&reports)]).unwrap();
+        let mut tasks = JoinSet::new();
+        let window = start(standby, take_over, &[Arc::clone(&reports)], &mut tasks).unwrap();
         Self {
             window,
             shown,
             reports,
             audience: config.audiences.remove(0),
             telemetry,
+            _tasks: tasks,
         }
     }
 
