@@ -1,7 +1,9 @@
 //! Session of one audience at the store: opens its ledger on demand and logs store errors.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Digest, State};

@@ -4,9 +4,10 @@
 //! once it has stood for a minute: a clock that is wrong for seconds must not end a day, which
 //! empties the window and its audiences.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use rtad_core::period::{Calendar, Period};
 use rtad_core::snapshot::AudienceName;
@@ -129,7 +130,7 @@ impl Clock {
         }
     }
 
-    /// A reading for the window's thread.
+    /// A reading for the window's engine.
     pub fn now(&self) -> Now {
         self.now_at(since_epoch(SystemTime::now()), Instant::now())
     }

@@ -3,10 +3,11 @@
 //! A report says only that a key is to be looked at. Its count is read when the delta is written,
 //! so reports need no order and may be repeated.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use rtad_window::Key;
 
@@ -52,7 +53,7 @@ impl Reports {
         reports
     }
 
-    /// Blocks the window's thread at its next report.
+    /// Blocks the window's engine at its next report.
     #[cfg(test)]
     pub fn hold(&self) -> impl Sized {
         self.state.lock()

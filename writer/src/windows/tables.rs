@@ -3,9 +3,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::stream;
+use tokio::time::Instant;
 
 use rtad_core::error_chain::error_chain;
 use rtad_store::StoreError;

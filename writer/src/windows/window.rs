@@ -1,10 +1,11 @@
 //! A window of this process, for the handlers: of an owner or of a standby.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use rtad_core::snapshot::AudienceName;
 use rtad_window::{Key, Observed, Retry};
@@ -110,7 +111,7 @@ impl Window {
         self.counters.events.add(results);
     }
 
-    /// Keeps metrics up to date, until the thread of the window has ended.
+    /// Keeps metrics up to date, until the engine of the window has ended.
     pub async fn maintain(&self) {
         while !self.has_ended() {
             self.maintain_once(HANGS).await;
