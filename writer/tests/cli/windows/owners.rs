@@ -1,12 +1,13 @@
 //! Owners and standbys: kills of owners and their disks under load, pauses, stops, copies of disks.
 //!
-//! `OWNER_KILLS` sets the number of kills of each place and durability, and prints the times.
+//! `OWNER_KILLS` sets the number of kills of each place and durability, `OWNER_STOPS` that of stops.
+//! Each test prints its figures.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rtad_core::device::DeviceKey;
@@ -19,14 +20,22 @@ use testkit::wait_until;
 use super::{WINDOW, flags, info, keys, path};
 use crate::process::{AUDIENCE, Api, Serve, TOKEN};
 
+/// Clients of the load: a batch of each four times a second makes 20,000 events per second.
+const CLIENTS: u64 = 20;
 /// Events of a batch.
-const BATCH: u64 = 50;
+const BATCH: u64 = 250;
+/// Time from a batch of a client to its next one.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Time before a kill whose events may be lost with `"disk"`, as run-a-writer.md states it.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// Processes with one configuration over one store.
 struct Place {
     sandbox: Sandbox,
     url: String,
     environment: Vec<(&'static str, String)>,
+    /// Keys of the window.
+    capacity: usize,
     _bucket: Option<CloudServer>,
 }
 
@@ -38,6 +47,7 @@ impl Place {
             sandbox,
             url,
             environment: Vec::new(),
+            capacity: 5_000_000,
             _bucket: None,
         }
     }
@@ -50,6 +60,7 @@ impl Place {
             sandbox: Sandbox::new(),
             url: bucket.url("rtad"),
             environment: bucket.environment(),
+            capacity: 5_000_000,
             _bucket: Some(bucket),
         }
     }
@@ -57,7 +68,8 @@ impl Place {
     /// Starts a process with a directory of this name, as far as it needs one.
     fn serve(&self, name: &str, durability: &str) -> Serve {
         let state = self.state(name).display().to_string();
-        let config = format!("state_dir = {state:?}\n{WINDOW}durability = {durability:?}\n");
+        let window = WINDOW.replace("5_000_000", &self.capacity.to_string());
+        let config = format!("state_dir = {state:?}\n{window}durability = {durability:?}\n");
         make_old(&self.sandbox.file(&format!("{name}.toml"), config));
         make_old(&self.sandbox.file("tokens", format!("{TOKEN}\n")));
         let arguments = format!(
@@ -89,20 +101,6 @@ fn until_followed(owner: &Serve, standby: &Serve) {
         let had = info(&mut standby.connect(), "w");
         sent["behind_seconds"] == 0.0 && sent["segment"] == had["segment"]
     });
-}
-
-/// The keys that the window lacks.
-fn missing(api: &mut Api, keys: &[DeviceKey]) -> Vec<DeviceKey> {
-    let mut missing = Vec::new();
-    for keys in keys.chunks(10_000) {
-        let seen = flags(&api.binary(&path("w", "check"), keys), keys.len());
-        for (key, is_seen) in keys.iter().zip(seen) {
-            if !is_seen {
-                missing.push(*key);
-            }
-        }
-    }
-    missing
 }
 
 /// Answer to a request on a connection of its own; `None` if the process ended meanwhile.
@@ -161,6 +159,12 @@ impl<'a> Fleet<'a> {
         self.processes.push((name, serve));
     }
 
+    /// Waits until the newest process has read the window.
+    fn until_followed(&self) {
+        let (_, newest) = self.processes.last().unwrap();
+        newest.log("standby has the window", 1);
+    }
+
     fn owner(&self) -> Option<usize> {
         (0..self.processes.len()).find(|index| self.processes[*index].1.is_ready())
     }
@@ -177,29 +181,59 @@ impl<'a> Fleet<'a> {
             .collect()
     }
 
-    /// Kills the owner and removes its disk. Returns when it has ended.
-    fn kill_owner(&mut self) -> Instant {
+    /// Ends the owner and removes its disk.
+    fn end_owner(&mut self, end: End) -> Ended {
         let owner = wait_until("an owner", || self.owner());
         let (name, serve) = self.processes.remove(owner);
-        serve.kill();
+        let address = serve.address("address");
+        let begun_at = Instant::now();
+        match end {
+            End::Kill => serve.kill(),
+            End::Stop => serve.stop(),
+        }
         let ended_at = Instant::now();
         let _ = std::fs::remove_dir_all(self.place.state(&name));
-        ended_at
+        Ended {
+            address,
+            begun_at,
+            ended_at,
+        }
     }
+}
+
+/// How an owner ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Kill,
+    Stop,
+}
+
+/// An owner that has ended.
+struct Ended {
+    address: SocketAddr,
+    /// When the signal was sent.
+    begun_at: Instant,
+    ended_at: Instant,
 }
 
 /// A batch that was acknowledged.
 #[derive(Clone, Copy)]
 struct Acknowledged {
     first: u64,
-    /// When the request was sent that was answered.
-    sent_at: Instant,
+    /// The owner.
+    by: SocketAddr,
+    at: Instant,
     new: u32,
+}
+
+impl Acknowledged {
+    fn keys(&self) -> Vec<DeviceKey> {
+        keys(self.first..self.first + BATCH)
+    }
 }
 
 /// Clients that send batches to whichever process answers, each until it is acknowledged.
 struct Load {
-    next: AtomicU64,
     has_ended: AtomicBool,
     addresses: Mutex<Vec<SocketAddr>>,
     acknowledged: Mutex<Vec<Acknowledged>>,
@@ -208,26 +242,31 @@ struct Load {
 impl Load {
     fn new(addresses: Vec<SocketAddr>) -> Self {
         Self {
-            next: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
             addresses: Mutex::new(addresses),
             acknowledged: Mutex::default(),
         }
     }
 
-    fn run(&self) {
-        while !self.has_ended.load(Ordering::Relaxed) {
-            let first = self.next.fetch_add(BATCH, Ordering::Relaxed);
-            let acknowledged = wait_until("an answer", || {
-                let has_ended = self.has_ended.load(Ordering::Relaxed);
-                if has_ended {
-                    Some(None)
-                } else {
-                    self.send(first).map(Some)
+    /// Sends the batches of one client, at their times as far as they are answered.
+    fn run(&self, client: u64) {
+        let mut due = Instant::now() + INTERVAL * client as u32 / CLIENTS as u32;
+        for batch in 0.. {
+            due = due.max(Instant::now());
+            std::thread::sleep(due - Instant::now());
+            due += INTERVAL;
+
+            let first = (batch * CLIENTS + client) * BATCH;
+            let acknowledged = loop {
+                if self.has_ended.load(Ordering::Relaxed) {
+                    return;
                 }
-            });
-            self.acknowledged.lock().unwrap().extend(acknowledged);
-            std::thread::sleep(Duration::from_millis(30));
+                match self.send(first) {
+                    Some(acknowledged) => break acknowledged,
+                    None => std::thread::sleep(Duration::from_millis(100)),
+                }
+            };
+            self.acknowledged.lock().unwrap().push(acknowledged);
         }
     }
 
@@ -245,24 +284,33 @@ impl Load {
         let request = [head.as_bytes(), &body].concat();
         let addresses = self.addresses.lock().unwrap().clone();
         addresses.into_iter().find_map(|address| {
-            let sent_at = Instant::now();
             let answer = ask_once(address, &request)?;
+            let at = Instant::now();
             let new = answer.body.iter().map(|byte| byte.count_ones()).sum();
             (answer.status == 200).then_some(Acknowledged {
                 first,
-                sent_at,
+                by: address,
+                at,
                 new,
             })
         })
     }
 
-    fn has_acknowledged_since(&self, since: Instant) -> bool {
-        let acknowledged = self.acknowledged.lock().unwrap();
-        acknowledged.iter().rev().any(|one| one.sent_at > since)
+    fn count(&self) -> usize {
+        self.acknowledged.lock().unwrap().len()
     }
 
-    fn acknowledged(&self) -> Vec<Acknowledged> {
-        self.acknowledged.lock().unwrap().clone()
+    /// When another process acknowledged a batch first.
+    fn accepted_after(&self, ended: &Ended) -> Option<Instant> {
+        let acknowledged = self.acknowledged.lock().unwrap();
+        let newest = acknowledged.iter().rev();
+        let newer = newest.take_while(|one| one.at > ended.begun_at);
+        let others = newer.filter(|one| one.by != ended.address);
+        others.map(|one| one.at).min()
+    }
+
+    fn acknowledged_from(&self, index: usize) -> Vec<Acknowledged> {
+        self.acknowledged.lock().unwrap()[index..].to_vec()
     }
 }
 
@@ -275,98 +323,155 @@ impl Drop for EndLoad<'_> {
     }
 }
 
-/// Kills owners with their disks under load, and returns the times until events are accepted again.
-fn kill_owners(place: &Place, durability: &'static str, kills: usize) -> Vec<Duration> {
+/// Figures of owners that ended under load.
+#[derive(Default)]
+struct Figures {
+    /// Times until events were accepted again.
+    accepted: Vec<f64>,
+    /// Events per second before each end.
+    rates: Vec<f64>,
+    /// Events lost with each owner.
+    lost: Vec<f64>,
+    /// Ages of the oldest ones at the end of their owner.
+    ages: Vec<f64>,
+}
+
+impl Figures {
+    #[allow(clippy::print_stdout, reason = "the figures of a long run")]
+    fn report(self, name: &str) {
+        let count = self.accepted.len();
+        let rows = [
+            ("seconds until events were accepted", self.accepted),
+            ("events per second before", self.rates),
+            ("events lost", self.lost),
+            ("age of the oldest one, seconds", self.ages),
+        ];
+        for (what, mut values) in rows {
+            values.sort_unstable_by(f64::total_cmp);
+            if let (Some(least), Some(most)) = (values.first(), values.last()) {
+                let median = values[values.len() / 2];
+                println!("{name}, {count}: {what}: {least:.2}, {median:.2}, {most:.2}");
+            }
+        }
+    }
+}
+
+/// Ends owners with their disks under load.
+fn end_owners(place: &Place, durability: &'static str, end: End, ends: usize) -> Figures {
+    let may_lose = durability == "disk" && end == End::Kill;
     let mut fleet = Fleet::start(place, durability);
     let load = Load::new(fleet.addresses());
-    let mut times = Vec::new();
-    let mut killed = Vec::new();
+    let mut figures = Figures::default();
+    let mut lost = Vec::new();
+    let mut checked = 0;
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| load.run());
+        for client in 0..CLIENTS {
+            let load = &load;
+            scope.spawn(move || load.run(client));
         }
         // Also if an assertion fails.
         let _end = EndLoad(&load);
-        for kill in 0..kills {
+        for round in 0..ends {
+            let first = load.count();
+            wait_until("events", || load.count() > first);
+            fleet.until_followed();
             let begun = Instant::now();
-            wait_until("events", || load.has_acknowledged_since(begun));
-            // A moment that differs from kill to kill. The standby has caught up.
-            std::thread::sleep(Duration::from_millis(1500 + kill as u64 * 37 % 700));
-            let killed_at = fleet.kill_owner();
-            killed.push(killed_at);
-            wait_until("events are accepted again", || {
-                load.has_acknowledged_since(killed_at)
-            });
-            times.push(killed_at.elapsed());
+            let first = load.count();
+            // A moment that differs from round to round.
+            std::thread::sleep(Duration::from_millis(1500 + round as u64 * 37 % 700));
+            let events = (load.count() - first) as u64 * BATCH;
+            figures
+                .rates
+                .push(events as f64 / begun.elapsed().as_secs_f64());
 
-            assert_kept(&mut fleet.api(), &load, durability, &killed);
+            let ended = fleet.end_owner(end);
+            let accepted_at =
+                wait_until("events are accepted again", || load.accepted_after(&ended));
+            let waited = accepted_at - ended.begun_at;
+            figures.accepted.push(waited.as_secs_f64());
+
+            let acknowledged = load.acknowledged_from(checked);
+            checked += acknowledged.len();
+            let missed = missed(&mut fleet.api(), &acknowledged);
+            figures.lost.push((missed.len() as u64 * BATCH) as f64);
+            let mut oldest = Duration::ZERO;
+            for batch in &missed {
+                assert!(may_lose, "round {round}, keys from {}", batch.first);
+                assert_eq!(batch.by, ended.address, "round {round}");
+                oldest = oldest.max(ended.ended_at.saturating_duration_since(batch.at));
+            }
+            figures.ages.push(oldest.as_secs_f64());
+            assert!(oldest <= LAST_MOMENT, "round {round}: {oldest:?}");
+            lost.extend(missed.iter().map(|batch| batch.first));
+
             fleet.add();
             *load.addresses.lock().unwrap() = fleet.addresses();
         }
     });
 
-    // Each key was sent in one batch, and repeated with its request key: it was new once.
-    let acknowledged = load.acknowledged();
-    assert!(acknowledged.len() > kills);
-    for batch in acknowledged {
+    // Each key was sent in one batch, and repeated with its request key: it was new once, and is
+    // there, whoever owned the window since.
+    let mut acknowledged = load.acknowledged_from(0);
+    for batch in &acknowledged {
         assert_eq!(batch.new, BATCH as u32, "keys from {}", batch.first);
     }
-    times
+    acknowledged.retain(|batch| !lost.contains(&batch.first));
+    assert!(missed(&mut fleet.api(), &acknowledged).is_empty());
+    figures
 }
 
-/// Asserts that acknowledged events are in the window: with `"disk"`, but for the last moment before
-/// each kill.
-fn assert_kept(api: &mut Api, load: &Load, durability: &str, killed: &[Instant]) {
-    // The stated second, and what a busy machine adds.
-    let moment = Duration::from_secs(4);
-    let mut kept = Vec::new();
-    for batch in load.acknowledged() {
-        let is_last = killed
-            .iter()
-            .any(|at| batch.sent_at < *at && batch.sent_at + moment > *at);
-        if durability == "store" || !is_last {
-            kept.extend(keys(batch.first..batch.first + BATCH));
+/// The batches of which the window lacks a key.
+fn missed(api: &mut Api, batches: &[Acknowledged]) -> Vec<Acknowledged> {
+    let mut missed = Vec::new();
+    for batches in batches.chunks(40) {
+        let keys: Vec<DeviceKey> = batches.iter().flat_map(Acknowledged::keys).collect();
+        let seen = flags(&api.binary(&path("w", "check"), &keys), keys.len());
+        for (batch, seen) in batches.iter().zip(seen.chunks(BATCH as usize)) {
+            if seen.contains(&false) {
+                missed.push(*batch);
+            }
         }
     }
-    let lost = missing(api, &kept).len();
-    assert_eq!(lost, 0, "kill {}, of {} keys", killed.len(), kept.len());
+    missed
 }
 
-fn kills() -> usize {
-    std::env::var("OWNER_KILLS").map_or(1, |text| text.parse().unwrap())
+/// Number of ends of a long run, or one.
+fn number_of(variable: &str) -> usize {
+    std::env::var(variable).map_or(1, |text| text.parse().unwrap())
 }
 
-#[allow(clippy::print_stdout, reason = "the figures of a long run")]
-fn report(name: &str, mut times: Vec<Duration>) {
-    times.sort_unstable();
-    let median = times[times.len() / 2].as_secs_f64();
-    let worst = times[times.len() - 1].as_secs_f64();
-    let kills = times.len();
-    println!("{name}: {kills} kills, median {median:.1} s, worst {worst:.1} s");
+/// Kills owners, and stops others.
+fn kill_and_stop_owners(name: &str, place: fn() -> Place, durability: &'static str) {
+    for (end, what, variable) in [
+        (End::Kill, "kills", "OWNER_KILLS"),
+        (End::Stop, "stops", "OWNER_STOPS"),
+    ] {
+        let ends = number_of(variable);
+        let mut place = place();
+        // Ten seconds of events each.
+        place.capacity += ends * 200_000;
+        end_owners(&place, durability, end, ends).report(&format!("{name}, {what}"));
+    }
 }
 
 #[test]
 fn no_acknowledged_event_is_lost_with_a_killed_owner_of_a_directory() {
-    let place = Place::directory();
-    report("directory, store", kill_owners(&place, "store", kills()));
+    kill_and_stop_owners("directory, store", Place::directory, "store");
 }
 
 #[test]
 fn no_acknowledged_event_is_lost_with_a_killed_owner_of_a_slow_bucket() {
-    let place = Place::slow_bucket();
-    report("bucket, store", kill_owners(&place, "store", kills()));
+    kill_and_stop_owners("bucket, store", Place::slow_bucket, "store");
 }
 
 #[test]
 fn lost_disk_of_an_owner_of_a_directory_costs_its_last_moment() {
-    let place = Place::directory();
-    report("directory, disk", kill_owners(&place, "disk", kills()));
+    kill_and_stop_owners("directory, disk", Place::directory, "disk");
 }
 
 #[test]
 fn lost_disk_of_an_owner_of_a_slow_bucket_costs_its_last_moment() {
-    let place = Place::slow_bucket();
-    report("bucket, disk", kill_owners(&place, "disk", kills()));
+    kill_and_stop_owners("bucket, disk", Place::slow_bucket, "disk");
 }
 
 #[test]
@@ -377,6 +482,7 @@ fn standby_takes_over_after_a_stop_in_every_store() {
             sandbox,
             url,
             environment: Vec::new(),
+            capacity: 5_000_000,
             _bucket: None,
         };
         let one = place.serve("one", durability).until_owner();
