@@ -24,7 +24,8 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::stream::{self, Fuse};
+use futures_util::{Stream, StreamExt as _};
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectMeta, ObjectStoreExt as _, PutPayload};
 
@@ -344,16 +345,17 @@ where
 
 /// Blocks, cut into parts of an upload.
 struct Parts<S> {
-    blocks: S,
+    /// Asked once more after a last part that is short.
+    blocks: Fuse<S>,
     /// The rest of the block whose beginning is in the part before.
     rest: Bytes,
     size_bytes: u64,
 }
 
 impl<S: Stream<Item = io::Result<Vec<u8>>> + Unpin> Parts<S> {
-    const fn new(blocks: S) -> Self {
+    fn new(blocks: S) -> Self {
         Self {
-            blocks,
+            blocks: blocks.fuse(),
             rest: Bytes::new(),
             size_bytes: 0,
         }

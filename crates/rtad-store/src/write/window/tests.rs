@@ -37,7 +37,11 @@ async fn put_table(
     if is_aborted {
         sent.push(Err(io::Error::other("the copy was dropped")));
     }
-    window.put_table(number, stream::iter(sent)).await
+    // As the writer's, it must not be polled after its end.
+    let blocks = stream::unfold(sent.into_iter(), |mut sent| async {
+        Some((sent.next()?, sent))
+    });
+    window.put_table(number, Box::pin(blocks)).await
 }
 
 async fn read_table(window: &WindowFolder, number: u64) -> Option<Vec<u8>> {
@@ -172,7 +176,7 @@ async fn tables_are_whole_or_absent() {
 
         // One request, parts of exactly 16 MiB, and parts with a rest.
         let whole_part = vec![7; PART_BYTES];
-        let large: Vec<u8> = (0..PART_BYTES as u32).flat_map(u32::to_le_bytes).collect();
+        let large: Vec<u8> = (0..=PART_BYTES as u32).flat_map(u32::to_le_bytes).collect();
         let blocks: Vec<&[u8]> = large.chunks(1_000_003).collect();
         for (number, blocks) in [(1, &[&b"a"[..], b"", b"bc"][..]), (2, &[]), (3, &blocks)] {
             let size = put_table(&window, number, blocks, false).await.unwrap();
