@@ -15,11 +15,11 @@ pub struct Column {
 /// Syntax of CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellSyntax {
-    /// Whether the first row has the names of the columns. Their names are numbers without it.
+    /// Whether the first row has the names of the columns; without it, they have numbers.
     pub(crate) has_header: bool,
     pub(crate) delimiter: u8,
-    /// Character before one that is part of a cell.
-    pub(crate) escape: Option<u8>,
+    /// Whether a backslash may stand before a character that is part of a cell.
+    pub(crate) has_escapes: bool,
 }
 
 impl CellSyntax {
@@ -28,7 +28,7 @@ impl CellSyntax {
     /// and quotes, without escapes.
     pub const fn has_quotes(self) -> bool {
         // Spark quotes cells that have a tab or a line end: these rows are malformed then.
-        let is_tab_of_spreadsheet = self.delimiter == b'\t' && self.escape.is_none();
+        let is_tab_of_spreadsheet = self.delimiter == b'\t' && !self.has_escapes;
         is_tab_of_spreadsheet || !self.delimiter.is_ascii_control()
     }
 }
