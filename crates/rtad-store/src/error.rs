@@ -61,6 +61,17 @@ pub enum StoreError {
         /// The directory.
         root: std::path::PathBuf,
     },
+    /// The directory of caps has nothing in it.
+    #[error(
+        "the caps' directory {} is empty: expected .caps, an audience or a window in it; check the \
+         mount, or create {}/.caps for the first pods",
+        root.display(),
+        root.display()
+    )]
+    EmptyCaps {
+        /// The directory.
+        root: std::path::PathBuf,
+    },
     /// Work on an audience whose deltas are named by no record.
     #[error(
         "{audience}/records is empty, and the files in {audience}/deltas have appends, removals or \
@@ -258,6 +269,7 @@ impl StoreError {
             | Self::Conditions { .. }
             | Self::NoDirectory { .. }
             | Self::LostMount { .. }
+            | Self::EmptyCaps { .. }
             | Self::Backend { .. }
             | Self::Stalled { .. }
             | Self::Sign { .. }
@@ -283,6 +295,7 @@ impl StoreError {
             self,
             Self::NoDirectory { .. }
                 | Self::LostMount { .. }
+                | Self::EmptyCaps { .. }
                 | Self::Backend { .. }
                 | Self::Stalled { .. }
         )

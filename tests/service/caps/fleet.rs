@@ -19,6 +19,7 @@ fn shared_rules(limit: u64, caps: &Path) -> String {
 }
 
 fn start(limit: u64, caps: &Path) -> FixtureServer {
+    std::fs::create_dir_all(caps.join(".caps")).unwrap();
     start_with(TestStore::with_everything(), &shared_rules(limit, caps))
 }
 
@@ -35,7 +36,6 @@ fn pod_without_the_store_goes_on_with_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let caps = folder.path().join("caps");
     let away = folder.path().join("away");
-    std::fs::create_dir(&caps).unwrap();
     let server = start(100_000, &caps);
     std::fs::rename(&caps, &away).unwrap();
     let granted = number(&cap(&server)["granted"]);
@@ -128,7 +128,7 @@ impl Fleet {
     /// Four pods, half an hour before the end of the period.
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("caps")).unwrap();
+        std::fs::create_dir_all(folder.path().join("caps/.caps")).unwrap();
         let mut fleet = Self {
             folder,
             _stores: Vec::new(),

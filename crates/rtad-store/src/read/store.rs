@@ -141,19 +141,19 @@ impl Store {
 
     /// Refuses a directory without audiences and windows in which this process found some before.
     pub(crate) async fn refuse_lost_mount(&self) -> Result<(), StoreError> {
-        self.refuse_emptied(false).await
-    }
-
-    /// The same for a process that uses the store for caps: they alone are content, too.
-    pub(crate) async fn refuse_lost_caps(&self) -> Result<(), StoreError> {
-        self.refuse_emptied(true).await
-    }
-
-    async fn refuse_emptied(&self, counts_caps: bool) -> Result<(), StoreError> {
         let had_content = self.had_content.load(Ordering::Relaxed);
-        if had_content && self.backend.is_empty_directory(counts_caps).await? {
+        if had_content && self.backend.is_empty_directory(false).await? {
             let root = self.backend.url().into();
             return Err(StoreError::LostMount { root });
+        }
+        Ok(())
+    }
+
+    /// Refuses a directory without audiences, windows and caps, also in a process that starts.
+    pub(crate) async fn refuse_empty_caps(&self) -> Result<(), StoreError> {
+        if self.backend.is_empty_directory(true).await? {
+            let root = self.backend.url().into();
+            return Err(StoreError::EmptyCaps { root });
         }
         Ok(())
     }

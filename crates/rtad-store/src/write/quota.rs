@@ -11,6 +11,8 @@
 //!   the same bytes under the same number, until it knows whose record that is. Until then it
 //!   writes nothing else of the quota, and does not use the devices.
 //! * What a killed pod had taken stays taken.
+//! * A store that has lost records is an older copy of itself: a pod that knows of later ones adds
+//!   none to it. In an empty directory no pod begins: its mount may be missing.
 
 use std::time::SystemTime;
 
@@ -55,6 +57,8 @@ struct Grant {
 struct Newest {
     number: u64,
     granted: u64,
+    /// The random number of its attempt.
+    writer: u64,
 }
 
 /// A record that this pod tries to create.
@@ -129,8 +133,9 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Those of [`Quota::poll`]; [`StoreError::Conditions`]; [`StoreError::LostMount`]. The record
-    /// may exist, or may still appear: the next call finds out.
+    /// Those of [`Quota::poll`]; [`StoreError::Quota`] if the newest known record is gone;
+    /// [`StoreError::Conditions`]; [`StoreError::EmptyCaps`]. The record may exist, or may still
+    /// appear: the next call finds out.
     pub async fn change(
         &mut self,
         limit: u64,
@@ -140,20 +145,57 @@ impl Quota {
             self.poll().await?;
         }
 
+        let mut is_checked = false;
         for _ in 0..MAX_RACES {
+            let mut next = None;
             if self.attempt.is_none() {
                 let left = limit.saturating_sub(self.granted());
                 let amount = decide(left).min(left.cast_signed());
                 if amount == 0 {
                     return Ok(0);
                 }
-                self.attempt = Some(self.attempt_of(amount));
+                next = Some(self.attempt_of(amount));
             }
+            if !is_checked {
+                self.check_newest().await?;
+                is_checked = true;
+            }
+            if next.is_some() {
+                self.attempt = next;
+            }
+
             if let Some(amount) = self.settle().await? {
                 return Ok(amount);
             }
         }
         Ok(0)
+    }
+
+    /// Refuses a store that has lost the newest known record: who starts would be granted again what
+    /// was granted since.
+    async fn check_newest(&self) -> Result<(), StoreError> {
+        // In the folder under a lost mount, each machine would begin anew.
+        self.store.store().refuse_empty_caps().await?;
+        let Some(newest) = self.newest else {
+            return Ok(());
+        };
+        let records = Records::new(self.store.store(), self.folder.clone());
+        let found = match records.read(newest.number).await? {
+            None => "none".to_owned(),
+            Some(found) => {
+                let grant = self.parse(newest.number, &found.bytes)?;
+                if grant.writer == newest.writer {
+                    return Ok(());
+                }
+                format!("one of {}", grant.granted)
+            }
+        };
+        let granted = newest.granted;
+        let what = format!(
+            "the cap's records have gone back: expected the record of {granted} devices, found \
+             {found}; restore the records, or restart all pods to count on from those that are left"
+        );
+        Err(self.refused(newest.number, &what))
     }
 
     fn attempt_of(&self, amount: i64) -> Attempt {
@@ -174,8 +216,6 @@ impl Quota {
             return Ok(None);
         };
         let store = self.store.store();
-        // In the folder under a lost mount, each machine would begin anew.
-        store.refuse_lost_caps().await?;
         if number == 1 {
             prepare_folder(&self.store, &self.folder).await?;
         }
@@ -199,25 +239,33 @@ impl Quota {
         let Some(Attempt { grant: ours, .. }) = self.attempt.take() else {
             return Ok(None);
         };
-        self.note(number, ours.granted);
+        self.note(number, &ours);
         Ok(Some(ours.amount))
     }
 
     /// Goes on from a record of another pod.
     fn accept(&mut self, number: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let grant = self.parse(number, bytes)?;
+        self.note(number, &grant);
+        Ok(())
+    }
+
+    fn parse(&self, number: u64, bytes: &[u8]) -> Result<Grant, StoreError> {
         let grant: Grant =
             serde_json::from_slice(bytes).map_err(|error| self.refused(number, &error))?;
         if grant.format != FORMAT {
             let found = format!("expected format {FORMAT}, found {}", grant.format);
             return Err(self.refused(number, &found));
         }
-        self.note(number, grant.granted);
-        Ok(())
+        Ok(grant)
     }
 
-    fn note(&mut self, number: u64, granted: u64) {
-        self.store.store().note_content();
-        self.newest = Some(Newest { number, granted });
+    fn note(&mut self, number: u64, grant: &Grant) {
+        self.newest = Some(Newest {
+            number,
+            granted: grant.granted,
+            writer: grant.writer,
+        });
     }
 
     fn refused(&self, number: u64, what: &dyn ToString) -> StoreError {

@@ -25,6 +25,13 @@ fn quota(store: StoreWriter, pod: &str) -> Quota {
     Quota::new(store, &cap(), "day-0", pod.to_owned())
 }
 
+/// A directory for the first pods.
+fn folder_of_caps() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".caps")).unwrap();
+    folder
+}
+
 /// All records, in order. Checks that each follows from the one before, within the limit.
 async fn grants(objects: &FaultyStore) -> Vec<Grant> {
     let folder = cap_path(&cap()).join("day-0").join("records");
@@ -286,7 +293,7 @@ async fn share_quota(url: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn pods_share_a_quota_in_every_store() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_of_caps();
     share_quota(folder.path().to_str().unwrap()).await;
     if let Some(url) = testkit::store::bucket_url("quota") {
         share_quota(&url).await;
@@ -295,7 +302,7 @@ async fn pods_share_a_quota_in_every_store() {
 
 #[tokio::test]
 async fn ended_periods_are_removed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_of_caps();
     let directory = StoreWriter::open(folder.path().to_str().unwrap()).unwrap();
     let memory = writer(&Arc::new(FaultyStore::default()));
     for store in [directory, memory] {
@@ -374,20 +381,62 @@ async fn wrong_answer_does_not_give_back_twice() {
 
 /// The directory under a lost mount: each machine would count on its own.
 #[tokio::test]
-async fn emptied_directory_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+async fn empty_directory_is_refused() {
+    let folder = folder_of_caps();
+    let caps = folder.path().join(".caps");
     let store = StoreWriter::open(folder.path().to_str().unwrap()).unwrap();
     let mut pod = quota(store.clone(), "pod");
     assert_eq!(pod.change(LIMIT, |_| 1).await.unwrap(), 1);
-    std::fs::remove_dir_all(folder.path().join(".caps")).unwrap();
-    for period in ["day-0", "day-1"] {
-        let mut other = Quota::new(store.clone(), &cap(), period, "pod".to_owned());
-        let error = other.change(LIMIT, |_| 1).await.unwrap_err();
-        assert!(matches!(error, StoreError::LostMount { .. }), "{error}");
+    std::fs::remove_dir_all(&caps).unwrap();
+
+    // Also by a pod that starts.
+    let started = StoreWriter::open(folder.path().to_str().unwrap()).unwrap();
+    let mut pods = vec![pod, quota(store.clone(), "other"), quota(started, "third")];
+    pods.push(Quota::new(store, &cap(), "day-1", "pod".to_owned()));
+    for pod in &mut pods {
+        let error = pod.change(LIMIT, |_| 1).await.unwrap_err();
+        assert!(matches!(error, StoreError::EmptyCaps { .. }), "{error}");
     }
-    let error = pod.change(LIMIT, |_| 1).await.unwrap_err();
-    assert!(matches!(error, StoreError::LostMount { .. }), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    // An audience or a window is enough.
+    std::fs::create_dir(folder.path().join("visitors")).unwrap();
+    assert_eq!(pods[2].change(LIMIT, |_| 1).await.unwrap(), 1);
+}
+
+/// The store is an older copy of itself: pods that start would be granted devices again.
+#[tokio::test]
+async fn records_that_have_gone_back_are_refused() {
+    let objects = Arc::new(FaultyStore::default());
+    let mut pod = quota(writer(&objects), "pod");
+    let mut idle = quota(writer(&objects), "idle");
+    for _ in 0..3 {
+        pod.change(LIMIT, |_| 100).await.unwrap();
+    }
+    idle.poll().await.unwrap();
+    let store = writer(&objects);
+    let records = Records::new(store.store(), cap_path(&cap()).join("day-0"));
+    let third = records.path(3);
+    object_store::ObjectStoreExt::delete(&*objects, &third)
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        let error = pod.change(LIMIT, |_| 100).await.unwrap_err().to_string();
+        assert!(
+            error.contains("expected the record of 300 devices"),
+            "{error}"
+        );
+    }
+
+    // A pod that has started since goes on from an older record.
+    records.point_to(2).await.unwrap();
+    quota(writer(&objects), "third")
+        .change(LIMIT, |_| 10)
+        .await
+        .unwrap();
+    let error = idle.change(LIMIT, |_| 100).await.unwrap_err().to_string();
+    assert!(error.contains("found one of 210"), "{error}");
+    assert_eq!(grants(&objects).await.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
