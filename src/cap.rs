@@ -49,6 +49,8 @@ use crate::strategy::Decision;
 const LEAD: Duration = Duration::from_secs(30);
 /// Time over which pods take their first blocks of the next period.
 const SPREAD: Duration = Duration::from_secs(15);
+/// Longest time for which a `capped` answer holds while pods may give back what they do not use.
+const RETURN_POLL: Duration = Duration::from_secs(60);
 /// A clock that is set back by more was wrong before.
 pub(crate) const MAX_SET_BACK: Duration = Duration::from_secs(24 * 3600);
 /// Smaller differences between the clocks change nothing around the end of a period.
@@ -229,6 +231,18 @@ impl CapTables {
     #[inline]
     pub fn ends_in(&self, at: Instant) -> Duration {
         self.last_at(at).ends.saturating_duration_since(at)
+    }
+
+    /// Time from `at` for which a refusal as [`Decision::CAPPED`] holds: until the end of the
+    /// period, but not for long while pods may give back what they do not use.
+    pub fn capped_ends_in(&self, at: Instant) -> Duration {
+        let grants = &self.last_at(at).period_table.grants;
+        let ends_in = self.ends_in(at);
+        if grants.may_be_given_back(at) {
+            ends_in.min(RETURN_POLL)
+        } else {
+            ends_in
+        }
     }
 }
 

@@ -502,8 +502,8 @@ impl Catalog {
             return schedule_change;
         }
 
-        let cap_end = self.caps.ends_in(index, at);
-        cap_end.into_iter().chain(schedule_change).min()
+        let cap_change = self.caps.changes_in(index, decision, at);
+        cap_change.into_iter().chain(schedule_change).min()
     }
 
     /// Removes the verdicts that no answer contains: those of strategies in shadow.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rtad_core::error_chain::error_chain;
@@ -34,6 +35,9 @@ use super::{Cap, PeriodTable};
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 /// Time between two reads by a pod that waits for others to give back.
 const WAIT_INTERVAL: Duration = Duration::from_secs(10);
+/// Time after which idle pods have given back what they do not use, and others have taken it: two
+/// polls, as the first one may fail.
+const RETURN_TIME: Duration = Duration::from_secs(120);
 /// Pause after a failure.
 pub const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 /// Most time for one call. The next one goes on.
@@ -51,6 +55,8 @@ const KEPT_SECONDS: u64 = 24 * 3600;
 pub struct Grants {
     /// Devices that were granted to all pods together, as of the newest known record.
     by_all: AtomicU64,
+    /// Since when all is granted, as far as this pod knows.
+    all_granted_since: ArcSwapOption<Instant>,
     /// Whether a device was refused since the last call.
     was_refused: AtomicBool,
     ledger: tokio::sync::Mutex<Ledger>,
@@ -90,6 +96,7 @@ impl Grants {
         };
         Self {
             by_all: AtomicU64::new(0),
+            all_granted_since: ArcSwapOption::empty(),
             was_refused: AtomicBool::new(false),
             ledger: tokio::sync::Mutex::new(ledger),
         }
@@ -98,6 +105,24 @@ impl Grants {
     /// Devices that were granted to all pods together, as far as this pod knows.
     pub fn by_all(&self) -> u64 {
         self.by_all.load(Ordering::Relaxed)
+    }
+
+    /// Whether pods may still give back what they do not use.
+    pub fn may_be_given_back(&self, now: Instant) -> bool {
+        let since = self.all_granted_since.load();
+        since
+            .as_ref()
+            .is_none_or(|since| now < **since + RETURN_TIME)
+    }
+
+    /// Follows [`Self::by_all`] of a cap of so many devices.
+    fn note_sum(&self, cap: u64, now: Instant) {
+        let is_all_granted = self.by_all() >= cap;
+        if !is_all_granted {
+            self.all_granted_since.store(None);
+        } else if self.all_granted_since.load().is_none() {
+            self.all_granted_since.store(Some(Arc::new(now)));
+        }
     }
 
     /// Notes that a device was refused.
@@ -265,7 +290,9 @@ impl Granter {
                 need.block(left).cast_signed()
             }
         });
-        let Some(amount) = amount.await else {
+        let amount = amount.await;
+        grants.note_sum(held.total(), now);
+        let Some(amount) = amount else {
             ledger.next_call = now + FAILURE_PAUSE;
             return;
         };

@@ -410,14 +410,24 @@ impl ServedCaps {
         })
     }
 
-    /// Time from `at` until the strategy's cap counts anew; `None` without a cap.
+    /// Time from `at` until the strategy's cap counts anew, or may take back a decision; `None`
+    /// without a cap.
     ///
     /// # Panics
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub(super) fn ends_in(&self, index: usize, at: Instant) -> Option<Duration> {
-        Some(self.tables(index)?.ends_in(at))
+    pub(super) fn changes_in(
+        &self,
+        index: usize,
+        decision: Decision,
+        at: Instant,
+    ) -> Option<Duration> {
+        let tables = self.tables(index)?;
+        match decision.reason {
+            Reason::Capped => Some(tables.capped_ends_in(at)),
+            _ => Some(tables.ends_in(at)),
+        }
     }
 
     /// The caps, in the config's order.

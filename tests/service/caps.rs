@@ -198,17 +198,18 @@ fn platforms_share_the_cap_and_cache_no_answer_beyond_its_period() {
         .unwrap();
     assert_eq!(ask(&mut client, "/rta/tencent", 1).0, Some(0));
     let left = end - now_unix_seconds();
-    for (n, code) in [(1, 0), (2, 1)] {
-        let (answered, cached) = ask(&mut client, "/rta/tencent", n);
-        assert_eq!(answered, Some(code));
-        let cached = u64::from(cached.unwrap());
-        assert!(
-            (left - 60..=left + 1).contains(&cached),
-            "{cached} of {left} seconds"
-        );
-    }
+    let (answered, cached) = ask(&mut client, "/rta/tencent", 1);
+    assert_eq!(answered, Some(0));
+    let cached = u64::from(cached.unwrap());
+    assert!(
+        (left - 60..=left + 1).contains(&cached),
+        "{cached} of {left} seconds"
+    );
     assert_eq!(ask(&mut client, "/rta/uncached", 1), (Some(0), None));
-    assert_eq!(ask(&mut client, "/rta/uncached", 2), (Some(1), Some(3600)));
+    // Other pods may give back.
+    for path in ["/rta/tencent", "/rta/uncached"] {
+        assert_eq!(ask(&mut client, path, 2), (Some(1), Some(60)), "{path}");
+    }
     assert_eq!(
         ask(&mut client, "/rta/free", 2),
         (Some(0), Some(7 * 86_400))

@@ -260,6 +260,38 @@ async fn each_day_bids_for_the_cap() {
     }
 }
 
+/// An idle pod gives back what a platform would not ask for any more.
+#[tokio::test]
+async fn refusal_is_kept_for_a_minute_while_others_may_give_back() {
+    let mut fleet = Fleet::new();
+    let config = daily(100_000);
+    let mut pods: Vec<_> = (0..2).map(|_| fleet.start(&config)).collect();
+    fleet.pass(&mut pods, TICK).await;
+    let mut busy = pods.remove(0);
+    let held = pods[0].rest();
+    let mut is_short = 0;
+    let mut is_long = 0;
+    for _ in 0..4 * 400 {
+        fleet.pass(std::slice::from_mut(&mut busy), TICK).await;
+        fleet.pass(&mut pods, Duration::ZERO).await;
+        fleet.ask(&mut busy, 1_000);
+        let tables = busy.cap.tables();
+        if tables.refusal(fleet.now) != Decision::CAPPED {
+            is_long = 0;
+        } else if tables.capped_ends_in(fleet.now) > RETURN_POLL {
+            is_long += 1;
+        } else {
+            is_short += 1;
+        }
+    }
+    assert!(held > 0 && fleet.bids == 100_000, "{held}, {}", fleet.bids);
+    assert!(
+        is_short >= 4 * 60 && is_long > 4 * 60,
+        "{is_short}, {is_long}"
+    );
+    assert!(busy.cap.tables().ends_in(fleet.now) > RETURN_POLL);
+}
+
 /// A store that fails is no reason to say that the cap is used up.
 #[tokio::test]
 async fn pod_without_a_store_goes_on_with_what_it_has() {
