@@ -36,6 +36,8 @@ pub(super) enum Polled {
 /// record changes in the served one, a restriction, tombstones or deltas, changes here in the same
 /// step: an `await` in between may be the end of the load, which then undoes erasures.
 struct Loading {
+    /// Size of the generation's chunks.
+    chunk_bytes: u64,
     /// The newest record whose deltas are in `overlay`: it is accepted with the generation.
     applied: Current,
     overlay: Overlay,
@@ -242,6 +244,7 @@ impl Syncer {
             overlay,
         } = files;
         let shared = Mutex::new(Loading {
+            chunk_bytes: manifest.size_bytes(),
             applied: current.clone(),
             overlay,
         });
@@ -260,7 +263,9 @@ impl Syncer {
             loaded = load => loaded.map(Some),
             () = self.follow(name, &shared, progress) => Ok(None),
         };
-        let Loading { applied, overlay } = shared.into_inner();
+        let Loading {
+            applied, overlay, ..
+        } = shared.into_inner();
         let snapshot = loaded?.map(|snapshot| snapshot.with_overlay(overlay));
         Ok(snapshot.map(|snapshot| Loaded {
             current: applied,
@@ -342,7 +347,13 @@ impl Syncer {
                 loading.overlay.clone()
             };
 
-            match self.loader().overlay(name, Some(&overlay), current).await {
+            let loader = self.loader();
+            let chunk_bytes = shared.lock().chunk_bytes;
+            let read = async {
+                loader.check_size(chunk_bytes, current)?;
+                loader.overlay(name, Some(&overlay), current).await
+            };
+            match read.await {
                 Ok(newer) => {
                     self.serve_newer(name, &Newer::Deltas(newer.clone()));
                     {

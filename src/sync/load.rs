@@ -197,7 +197,12 @@ impl Loader<'_> {
                 now_unix_seconds,
             });
         }
-        let mut size_bytes = manifest.size_bytes();
+        self.check_size(manifest.size_bytes(), current)
+    }
+
+    /// Refuses chunks of this size, with the deltas of `current`, above the configured size.
+    pub(super) fn check_size(&self, chunk_bytes: u64, current: &Current) -> Result<(), SyncError> {
+        let mut size_bytes = chunk_bytes;
         for delta in current.delta_entries() {
             size_bytes = size_bytes.saturating_add(delta.size_bytes());
         }
