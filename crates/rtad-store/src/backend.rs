@@ -1,5 +1,6 @@
 //! Backend of a store: a directory or an object store's client, and its capabilities.
 
+mod clock;
 mod create;
 
 use std::fs::Metadata;
@@ -18,6 +19,7 @@ use super::error::StoreError;
 use super::layout::{CAPS, WINDOWS};
 use super::remote;
 use super::url::Location;
+use clock::StoreClock;
 pub(crate) use create::Created;
 use rtad_core::snapshot::AudienceName;
 
@@ -29,8 +31,9 @@ pub(crate) enum Backend {
         objects: Arc<dyn ObjectStore>,
         url: String,
         access: Access,
-        /// Set once the server is known to honor the condition of a create (`records.rs`).
-        conditions: Arc<OnceCell<()>>,
+        /// Set once the server is known to honor the condition of a create (`records.rs`): its
+        /// clock, as the probe showed it.
+        conditions: Arc<OnceCell<StoreClock>>,
     },
 }
 

@@ -10,6 +10,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 
 use super::Backend;
+use super::clock::StoreClock;
 use crate::error::StoreError;
 
 /// Puts of an object that the server refuses to create although it does not exist: another put of
@@ -29,7 +30,7 @@ pub(crate) enum Created {
 
 impl Backend {
     /// Refuses a store that ignores the condition of a create: two writers would both succeed, and
-    /// the changes of one would be lost. Costs three requests for a probe, once per client of a
+    /// the changes of one would be lost. Costs four requests for a probe, once per client of a
     /// bucket.
     ///
     /// # Errors
@@ -45,13 +46,17 @@ impl Backend {
         let checked = conditions.get_or_try_init(|| async {
             self.create(&probe, Bytes::from_static(b"1")).await?;
             let is_created_twice = self.create(&probe, Bytes::from_static(b"2")).await?;
+            let objects = self.objects(&probe).await?;
+            let written = objects.head(&probe).await;
 
             // Without the permission to delete, it stays until the next gc.
-            let _ = self.objects(&probe).await?.delete(&probe).await;
+            let _ = objects.delete(&probe).await;
             if is_created_twice {
                 return Err(StoreError::Conditions { url: url.clone() });
             }
-            Ok(())
+            let written =
+                written.map_err(|source| StoreError::backend("look up", &probe, source))?;
+            Ok(StoreClock::new(written.last_modified.into()))
         });
         checked.await.map(drop)
     }

@@ -162,6 +162,24 @@ async fn publish_refuses_chunks_that_a_gc_may_soon_remove() {
     fixture.assert_serves(2, &live).await;
 }
 
+/// A build that is run again, on a host whose clock is slow.
+#[tokio::test]
+async fn chunk_that_is_old_by_the_clock_of_the_store_is_written_again() {
+    let (faulty, fixture) = faulty_fixture();
+    faulty.set_clock_ahead(20 * HOUR);
+    let early = keys("early", 50);
+    put_early(&fixture, &build(1, &early).1).await;
+    faulty.age(24 * HOUR).await;
+
+    let restarted = StoreWriter::new(fixture.store().clone()).unwrap();
+    for chunk in build(1, &early).1 {
+        let put = restarted.put_chunk_ahead(&audience(), chunk).await.unwrap();
+        assert!(put.is_written);
+    }
+    assert_eq!(fixture.publish(&early).await.unwrap().0, 1);
+    fixture.assert_serves(1, &early).await;
+}
+
 /// Who renews an old chunk, before the publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RenewedBy {

@@ -33,8 +33,7 @@ use rtad_core::snapshot::{
 /// gc's least age.
 const FRESH: Duration = Duration::from_secs(MIN_AGE.as_secs() / 2);
 /// A younger chunk outside the live generation may have been renewed by a process that died, while
-/// a gc's delete of the old one was on its way. By this host's clock, which may be wrong by
-/// minutes.
+/// a gc's delete of the old one was on its way.
 const SETTLED: Duration = Duration::from_secs(600);
 /// Older ones are not relied on, by the store's clock: a gc may soon remove them.
 const RELIABLE: Duration = Duration::from_secs(MIN_AGE.as_secs() / 24 * 23);
@@ -192,7 +191,7 @@ pub async fn find_chunk(
             is_renewed: false,
         });
     };
-    let now = SystemTime::now();
+    let now = backend.now(&chunk_path(audience, entry)).await?;
     let is_live = stable.chunks.contains(&entry.digest);
     Ok(FoundChunk {
         is_there: true,
