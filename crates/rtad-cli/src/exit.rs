@@ -28,7 +28,7 @@ pub enum ExitStatus {
     VerificationFailed = 4,
     /// The store failed, or does not hold the requested object.
     Store = 5,
-    /// Another process published at the same time.
+    /// Another process published at the same time, or the store did not say whether this one has.
     Conflict = 6,
     /// SIGINT stopped it.
     Interrupted = 130,
@@ -65,7 +65,7 @@ impl CommandFailure for StoreError {
         match self {
             Self::Url { .. } | Self::ReadOnly { .. } | Self::NoListing { .. } => ExitStatus::Usage,
             Self::Signature { .. } | Self::Unsigned { .. } => ExitStatus::VerificationFailed,
-            Self::Conflict { .. } => ExitStatus::Conflict,
+            Self::Conflict { .. } | Self::Unanswered { .. } => ExitStatus::Conflict,
             Self::Sign { .. } => ExitStatus::Unexpected,
             _ => ExitStatus::Store,
         }

@@ -244,6 +244,18 @@ pub enum StoreError {
         /// The time-out.
         timeout: Duration,
     },
+    /// The store gave no answer to the last write of a publish.
+    #[error(
+        "{audience}: the store did not answer for 30 s: the change may be live, or become it; \
+         see `rtad-loader list`, and repeat the command only if it is not"
+    )]
+    Unanswered {
+        /// The audience.
+        audience: AudienceName,
+        /// The last error.
+        #[source]
+        source: Box<Self>,
+    },
     /// Another writer was faster.
     #[error("{audience}: {reason}; nothing was changed")]
     Conflict {
@@ -272,6 +284,7 @@ impl StoreError {
             | Self::EmptyCaps { .. }
             | Self::Backend { .. }
             | Self::Stalled { .. }
+            | Self::Unanswered { .. }
             | Self::Sign { .. }
             | Self::TooManyDeltas { .. }
             | Self::TooManyTombstones { .. }
@@ -299,6 +312,14 @@ impl StoreError {
                 | Self::Backend { .. }
                 | Self::Stalled { .. }
         )
+    }
+
+    /// Whether a write may have succeeded, or may still do so.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Backend { source, .. } => !is_forbidden(&**source),
+            _ => self.is_outage(),
+        }
     }
 
     /// Whether a later retry may succeed: after an outage, or while another writer is at work.

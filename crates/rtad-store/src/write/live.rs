@@ -61,8 +61,8 @@ impl RetainedDeltas {
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`] if another loader published since `base`, [`StoreError::Unsigned`], or
-/// a store error.
+/// [`StoreError::Conflict`] if another loader published since `base`, [`StoreError::Unsigned`],
+/// [`StoreError::Unanswered`], or a store error.
 pub async fn go_live(
     writer: &StoreWriter,
     base: &Base,
@@ -73,7 +73,7 @@ pub async fn go_live(
         base.check_is_live(update.live.as_ref())?;
 
         let next = candidate.state(&update).await?;
-        match update.write(next).await {
+        match update.write_answered(next).await {
             // Followed by an append or by another loader: the next read shows which.
             Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => {}
             written => return written.map(|live| live.current),

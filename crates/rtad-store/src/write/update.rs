@@ -2,6 +2,15 @@
 //!
 //! An update begins with the newest record, and ends by creating the next one. Another writer may
 //! create it first; the update then fails without effect, and its caller begins again.
+//!
+//! The answer of the store may be lost, and the put may arrive late. Whoever began a publish again
+//! would then publish twice. So a publish repeats the create, with the same bytes, until it is
+//! answered.
+
+use std::time::Duration;
+
+use rtad_core::backoff::Backoff;
+use tokio::time::Instant;
 
 use super::sign::signature_of;
 use super::writer::StoreWriter;
@@ -10,6 +19,19 @@ use crate::layout::{audience_path, delta_path, record_path};
 use crate::read::{Live, record_object};
 use rtad_core::random;
 use rtad_core::snapshot::{AudienceName, Current, DeltaEntry};
+
+/// Time for which a create without an answer is repeated.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Unit of the time between two of them.
+const REPEAT: Duration = Duration::from_millis(500);
+/// Longest time between two of them, in units.
+const MAX_REPEAT_UNITS: u32 = 8;
+
+/// A record that may be created.
+struct NewRecord {
+    live: Live,
+    object: Vec<u8>,
+}
 
 /// A begun update. Dropping it changes nothing for readers.
 #[derive(Debug)]
@@ -89,13 +111,47 @@ impl<'w> RecordUpdate<'w> {
     ///
     /// [`StoreError::Conflict`] if another writer was faster, [`StoreError::Unsigned`],
     /// [`StoreError::Sign`], or a store error: the record may have been created.
-    pub async fn write(self, mut next: Current) -> Result<Live, StoreError> {
+    pub async fn write(self, next: Current) -> Result<Live, StoreError> {
+        let record = self.sign(next)?;
+        self.create(&record).await?;
+        Ok(record.live)
+    }
+
+    /// Creates the next record, and repeats that for half a minute if the store gives no answer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::write`], of which a store error says that nothing was changed;
+    /// [`StoreError::Unanswered`].
+    pub async fn write_answered(self, next: Current) -> Result<Live, StoreError> {
+        let record = self.sign(next)?;
+        let begun = Instant::now();
+        let mut backoff = Backoff::new(MAX_REPEAT_UNITS);
+        loop {
+            let error = match self.create(&record).await {
+                Ok(()) => return Ok(record.live),
+                Err(error) => error,
+            };
+            if !self.writer.store().is_remote() || !error.is_unanswered() {
+                return Err(error);
+            }
+            if begun.elapsed() >= ANSWER_TIME {
+                return Err(StoreError::Unanswered {
+                    audience: self.audience.clone(),
+                    source: Box::new(error),
+                });
+            }
+            tokio::time::sleep(REPEAT * backoff.fail()).await;
+        }
+    }
+
+    fn sign(&self, mut next: Current) -> Result<NewRecord, StoreError> {
         let Self {
             writer,
             audience,
             live,
         } = self;
-        if let Some(live) = &live {
+        if let Some(live) = live {
             writer.check_signs(audience, live)?;
         }
         let store = writer.store();
@@ -110,17 +166,19 @@ impl<'w> RecordUpdate<'w> {
         };
         let object = record_object(&content, signature.as_deref());
         // An unreadable record would block every later write.
-        let written = Live::parse(store.trust(), audience, next.sequence, &object)?;
+        let live = Live::parse(store.trust(), audience, next.sequence, &object)?;
+        Ok(NewRecord { live, object })
+    }
 
-        if !store
-            .records(audience)
-            .create(next.sequence, object)
-            .await?
-        {
-            return Err(overtaken(audience));
+    async fn create(&self, record: &NewRecord) -> Result<(), StoreError> {
+        let store = self.writer.store();
+        let records = store.records(self.audience);
+        let number = record.live.current.sequence;
+        if !records.create(number, record.object.clone()).await? {
+            return Err(overtaken(self.audience));
         }
         store.note_content();
-        Ok(written)
+        Ok(())
     }
 }
 
