@@ -20,7 +20,7 @@ use super::layout::{CAPS, WINDOWS};
 use super::remote;
 use super::url::Location;
 use clock::StoreClock;
-pub(crate) use create::Created;
+pub(crate) use create::{Created, Uncontested};
 use rtad_core::snapshot::AudienceName;
 
 /// A directory, or a client of an object store.

@@ -133,7 +133,7 @@ impl<'s> Records<'s> {
     ///
     /// A store error, after which the record may still appear; [`StoreError::Conditions`].
     pub async fn create(&self, number: u64, bytes: Vec<u8>) -> Result<bool, StoreError> {
-        if !self.create_without_hint(number, bytes).await? {
+        if self.create_or_read(number, bytes).await? != Created::Ours {
             return Ok(false);
         }
 
@@ -142,17 +142,15 @@ impl<'s> Records<'s> {
         Ok(true)
     }
 
-    /// Creates a record, and leaves the hint as it is: for a record that is not the newest.
+    /// Creates a copy of another store's record that is not the newest, and leaves the hint as it
+    /// is. False if there is another one.
     ///
     /// # Errors
     ///
     /// Those of [`Records::create`].
-    pub async fn create_without_hint(
-        &self,
-        number: u64,
-        bytes: Vec<u8>,
-    ) -> Result<bool, StoreError> {
-        Ok(self.create_or_read(number, bytes).await? == Created::Ours)
+    pub async fn create_copy(&self, number: u64, bytes: Vec<u8>) -> Result<bool, StoreError> {
+        let backend = &self.store.backend;
+        backend.create_copy(&self.path(number), bytes.into()).await
     }
 
     /// Creates a record, or reads the one of another writer: a loser goes on from it at once.

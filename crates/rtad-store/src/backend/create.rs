@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
+use object_store::{Error, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 
 use super::Backend;
 use super::clock::StoreClock;
@@ -18,6 +18,11 @@ use crate::error::StoreError;
 const MAX_PUTS: u32 = 4;
 /// Pause before the second put; doubled before each further one.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// A mark in the options of a create: all writers of the object put the same bytes, so that it does
+/// not matter whose they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Uncontested;
 
 /// The object of a create.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,12 +90,35 @@ impl Backend {
         path: &Path,
         bytes: Bytes,
     ) -> Result<Created, StoreError> {
+        self.create_with(path, bytes, new_object()).await
+    }
+
+    /// [`Backend::create`] of an object that all writers create with the same bytes, as those of a
+    /// mirror do: without the time that some clouds need to find one of several writers.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Backend::create_or_read`].
+    pub(crate) async fn create_copy(&self, path: &Path, bytes: Bytes) -> Result<bool, StoreError> {
+        let mut options = new_object();
+        options.extensions.insert(Uncontested);
+        Ok(self.create_with(path, bytes, options).await? == Created::Ours)
+    }
+
+    async fn create_with(
+        &self,
+        path: &Path,
+        bytes: Bytes,
+        options: PutOptions,
+    ) -> Result<Created, StoreError> {
         self.check_writable()?;
         let objects = self.objects(path).await?;
 
         let mut pause = PAUSE;
         for attempt in 1.. {
-            let Err(refusal) = put_new(&*objects, path, &bytes).await else {
+            // A success, also of a retry by the client, is durable.
+            let payload = PutPayload::from(bytes.clone());
+            let Err(refusal) = objects.put_opts(path, payload, options.clone()).await else {
                 return Ok(Created::Ours);
             };
 
@@ -115,18 +143,11 @@ impl Backend {
     }
 }
 
-/// The put alone. A success, also of a retry by the client, is durable.
-async fn put_new(
-    objects: &dyn ObjectStore,
-    path: &Path,
-    bytes: &Bytes,
-) -> object_store::Result<()> {
-    let options = PutOptions {
+fn new_object() -> PutOptions {
+    PutOptions {
         mode: PutMode::Create,
         ..PutOptions::default()
-    };
-    let payload = PutPayload::from(bytes.clone());
-    objects.put_opts(path, payload, options).await.map(drop)
+    }
 }
 
 #[cfg(test)]

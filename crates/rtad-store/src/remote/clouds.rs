@@ -232,6 +232,7 @@ fn is_loopback(host: &str) -> bool {
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
+    use std::time::Instant;
 
     use bytes::Bytes;
     use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -244,7 +245,10 @@ mod tests {
     use crate::Store;
     use crate::backend::Backend;
     use crate::error::StoreError;
-    use crate::write::{StoreWriter, WindowFolder};
+    use crate::write::{Change, StoreWriter, WindowFolder};
+    use rtad_core::device::DeviceKey;
+    use rtad_core::filter::{FilterKind, FilterSpec};
+    use rtad_core::snapshot::{AudienceName, GenerationFacts};
 
     const CLOUDS: [(&Cloud, cloud::Cloud); 2] =
         [(&OSS, cloud::Cloud::Oss), (&COS, cloud::Cloud::Cos)];
@@ -475,6 +479,38 @@ mod tests {
                 "the newest one stays"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn mirror_waits_for_its_newest_record_alone() {
+        let audience: AudienceName = "a".parse().unwrap();
+        let server = CloudServer::start(cloud::Cloud::Cos);
+        let source = StoreWriter::new(Store::in_memory()).unwrap();
+        let mirror = StoreWriter::new(Store::new(backend(&COS, &server))).unwrap();
+        let base = source.base(&audience).await.unwrap();
+        let facts = GenerationFacts::built_now_by("test");
+        let publication = source.publish(base).await.unwrap();
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.01).unwrap();
+        let published = publication.commit_keys(Vec::new(), filter, 0.01, facts);
+        published.await.unwrap();
+        mirror.mirror_from(source.store(), &audience).await.unwrap();
+
+        for n in 0..8_u64 {
+            let mut change = Change::default();
+            change.add(DeviceKey::of_canonical(&n.to_le_bytes()));
+            let mut ledger = source.ledger(&audience).await.unwrap();
+            ledger.append(change).await.unwrap();
+        }
+        let begun = Instant::now();
+        let done = mirror.mirror_from(source.store(), &audience).await.unwrap();
+        assert_eq!((done.sequence, done.records), (9, 8));
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
+        let newest = mirror.store().live(&audience).await.unwrap().unwrap();
+        assert_eq!(newest.current.sequence, 9);
     }
 
     #[tokio::test]

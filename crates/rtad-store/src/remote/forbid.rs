@@ -16,6 +16,8 @@ use object_store::{
     PutResult, Result,
 };
 
+use crate::backend::Uncontested;
+
 /// The bucket. It knows [`PutMode::Create`], not [`PutMode::Update`].
 #[derive(Debug)]
 pub struct ForbidOverwrite {
@@ -28,10 +30,16 @@ pub struct ForbidOverwrite {
 }
 
 impl ForbidOverwrite {
-    async fn create(&self, path: &Path, payload: PutPayload) -> Result<PutResult> {
+    async fn create(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        is_contested: bool,
+    ) -> Result<PutResult> {
         let put = self.creator.put(path, payload.clone()).await;
-        let Some(settle_time) = self.settle_time else {
-            return put;
+        let settle_time = match self.settle_time {
+            Some(settle_time) if is_contested => settle_time,
+            _ => return put,
         };
 
         let ours = Bytes::from(payload);
@@ -83,7 +91,10 @@ impl ObjectStore for ForbidOverwrite {
         options: PutOptions,
     ) -> Result<PutResult> {
         match options.mode {
-            PutMode::Create => self.create(path, payload).await,
+            PutMode::Create => {
+                let is_contested = options.extensions.get::<Uncontested>().is_none();
+                self.create(path, payload, is_contested).await
+            }
             PutMode::Overwrite => self.objects.put_opts(path, payload, options).await,
             PutMode::Update(_) => Err(Error::NotImplemented {
                 operation: "a put on the condition of an ETag".to_owned(),

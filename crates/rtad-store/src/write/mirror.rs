@@ -145,7 +145,7 @@ impl StoreWriter {
             let is_created = if number == newest {
                 mirror.create(number, bytes).await?
             } else {
-                mirror.create_without_hint(number, bytes).await?
+                mirror.create_copy(number, bytes).await?
             };
             if !is_created {
                 let reason = format!("another process has created record {number} of the mirror");
