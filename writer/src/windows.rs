@@ -596,11 +596,11 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             memory_shortage(&Config::read(&file).unwrap(), &group.headroom())
         };
-        assert!(check("80_000_000", &["a"]).is_none());
+        assert!(check("70_000_000", &["a"]).is_none());
         // Each audience has a list of keys.
-        assert!(check("80_000_000", &["a", "b"]).is_some());
+        assert!(check("70_000_000", &["a", "b"]).is_some());
         let error = check("100_000_000", &["a"]).unwrap().to_string();
-        let expected = "expected at most 4.0 GiB, found 4.7 GiB (clicks 4.7 GiB)";
+        let expected = "expected at most 4.0 GiB, found 5.0 GiB (clicks 5.0 GiB)";
         assert!(error.contains(expected), "{error}");
     }
 

@@ -211,6 +211,7 @@ pub fn begin(
         replica.apply(segment)?;
     }
     let shipping = Shipping::new(
+        &replica.identity.spec,
         Arc::clone(queue),
         uptime,
         take_over.number,

@@ -60,7 +60,7 @@ pub use error::OpenError;
 pub use handle::{StartedWindow, WindowHandle};
 pub use head::Shape;
 pub use outbox::{
-    MAX_UNSHIPPED_BYTES, MAX_UNSHIPPED_TIME, MIN_REMOVED_AGE, Outbox, Outgoing, TAKE_OVER_AFTER,
+    MAX_UNSHIPPED_TIME, MIN_REMOVED_AGE, Outbox, Outgoing, TAKE_OVER_AFTER, max_unshipped_bytes,
 };
 pub use queue::{Failure, Observed};
 pub use replica::{Replica, SegmentInfo};

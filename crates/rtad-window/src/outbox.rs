@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::queue::{MAX_WAITING_BYTES, Queue};
+use crate::spec::WindowSpec;
 use crate::uptime::Uptime;
 
 /// Time after which a window refuses requests, counted from the newest created segment, and from
@@ -27,12 +28,24 @@ pub const TAKE_OVER_AFTER: Duration = Duration::from_secs(15);
 pub const MAX_SILENCE: Duration = Duration::from_secs(10 * 60);
 /// Age that a segment has before it is removed; twice the time above, and some more.
 pub const MIN_REMOVED_AGE: Duration = Duration::from_secs(30 * 60);
-/// Bytes in sealed segments beyond which a window refuses requests: they are in memory.
-const MAX_SEALED_BYTES: u64 = 256 << 20;
+/// Least bound of the bytes in sealed segments.
+const MIN_SEALED_BOUND: u64 = 32 << 20;
+/// Largest bound of them.
+const MAX_SEALED_BOUND: u64 = 256 << 20;
+
+/// Bytes in sealed segments beyond which a window refuses requests: they are in memory. As many as
+/// its table has, so that a small window does not take the memory of a large one.
+fn max_sealed_bytes(spec: &WindowSpec) -> u64 {
+    spec.memory_bytes()
+        .clamp(MIN_SEALED_BOUND, MAX_SEALED_BOUND)
+}
+
 /// Most memory of a window beside its table and its answers, which it reaches while the store is
-/// away: 256 MiB of segments that are not created, and 64 MiB of keys that wait. Some megabytes of
-/// the open segment, and the last request, are not in it.
-pub const MAX_UNSHIPPED_BYTES: u64 = MAX_SEALED_BYTES + MAX_WAITING_BYTES;
+/// away: segments that are not created, and 64 MiB of keys that wait. Some megabytes of the open
+/// segment, and the last request, are not in it.
+pub fn max_unshipped_bytes(spec: &WindowSpec) -> u64 {
+    max_sealed_bytes(spec) + MAX_WAITING_BYTES
+}
 
 /// A segment to create in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +84,7 @@ pub struct Shipping {
     /// Wakes the window's engine.
     queue: Arc<Queue>,
     uptime: Uptime,
+    max_sealed_bytes: u64,
 }
 
 struct ShippingState {
@@ -121,8 +135,14 @@ pub struct Progress {
 }
 
 impl Shipping {
-    /// Shipping after a take-over that sent segment `created` at `created_at`.
-    pub fn new(queue: Arc<Queue>, uptime: Uptime, created: u64, created_at: Duration) -> Self {
+    /// Shipping of a window after a take-over that sent segment `created` at `created_at`.
+    pub fn new(
+        spec: &WindowSpec,
+        queue: Arc<Queue>,
+        uptime: Uptime,
+        created: u64,
+        created_at: Duration,
+    ) -> Self {
         let state = ShippingState {
             sealed: VecDeque::new(),
             sealed_bytes: 0,
@@ -140,6 +160,7 @@ impl Shipping {
             ended: Notify::new(),
             queue,
             uptime,
+            max_sealed_bytes: max_sealed_bytes(spec),
         }
     }
 
@@ -180,7 +201,7 @@ impl Shipping {
             is_fresh: state.lost.is_none()
                 && unshipped_age < MAX_UNSHIPPED_TIME
                 && created_age < MAX_UNSHIPPED_TIME
-                && state.sealed_bytes <= MAX_SEALED_BYTES,
+                && state.sealed_bytes <= self.max_sealed_bytes,
         }
     }
 
@@ -319,5 +340,42 @@ impl Drop for Outbox {
         if !self.has_ended() {
             self.lost("the shipper of the window's segments has ended");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(capacity: u64) -> WindowSpec {
+        WindowSpec {
+            capacity,
+            fpr: 1e-5,
+            count: 1,
+            whole_keys: false,
+            lifetime: 129,
+        }
+    }
+
+    #[test]
+    fn small_window_refuses_with_less_in_memory_than_a_large_one() {
+        let capacities = [1_000, 20_000_000, 1_000_000_000];
+        let bounds = capacities.map(|capacity| max_unshipped_bytes(&spec(capacity)) >> 20);
+        assert_eq!(bounds, [32 + 64, 101 + 64, 256 + 64]);
+
+        let uptime: Uptime = Arc::new(|| Duration::from_secs(100));
+        let now = uptime();
+        let shipping = Shipping::new(&spec(1_000), Arc::new(Queue::new()), uptime, 1, now);
+        for number in 2..=6 {
+            assert!(shipping.progress().is_fresh, "before segment {number}");
+            let outgoing = Outgoing {
+                number,
+                bytes: vec![0; 8 << 20].into(),
+                is_last: false,
+            };
+            let since = Some(now);
+            shipping.add(Sealed { outgoing, since });
+        }
+        assert!(!shipping.progress().is_fresh);
     }
 }

@@ -13,7 +13,7 @@ use rtad_config::Document;
 use rtad_core::files::{may_be_unfinished, read_settled};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
-use rtad_window::{AnswerLimits, Key, WindowSpec};
+use rtad_window::{AnswerLimits, Key, WindowSpec, max_unshipped_bytes};
 
 use super::super::scopes::Scope;
 use super::super::tokens::TokenFile;
@@ -70,11 +70,14 @@ pub struct WindowConfig {
 }
 
 impl WindowConfig {
-    /// Memory of the table, the kept answers, and the lists of keys of the audiences that follow
-    /// it, which may be published at once.
+    /// Memory of the table, the kept answers, the events that the store lacks while it is away, and
+    /// the lists of keys of the audiences that follow it, which may be published at once.
     pub fn memory_bytes(&self, audiences: usize) -> u64 {
         let listed = (audiences * size_of::<Key>()) as u64;
-        self.spec.memory_bytes() + self.answers.memory_bytes + self.spec.capacity * listed
+        self.spec.memory_bytes()
+            + self.answers.memory_bytes
+            + max_unshipped_bytes(&self.spec)
+            + self.spec.capacity * listed
     }
 }
 
