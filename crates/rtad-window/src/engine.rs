@@ -184,7 +184,20 @@ impl Engine {
         if self.is_busy {
             return Duration::ZERO;
         }
-        self.journal.due().min(IDLE)
+        let idle_time = self.journal.due().min(IDLE);
+        let pause = self.journal.pause();
+        if pause.is_zero() {
+            idle_time
+        } else {
+            idle_time.min(pause)
+        }
+    }
+
+    /// Whether a cycle takes requests: none while answers wait for the store, and none in a pause
+    /// between groups. Stale, it refuses them all.
+    fn takes_requests(&self) -> bool {
+        let may_begin = self.buffers.replies.is_empty() && self.journal.pause().is_zero();
+        may_begin || !self.journal.is_fresh()
     }
 
     /// Waits for work of the next cycle.
@@ -195,12 +208,6 @@ impl Engine {
             return;
         }
         let _ = timeout(idle_time, self.queue.wait(self.takes_requests())).await;
-    }
-
-    /// Whether a cycle takes requests: none while answers wait for the store. Stale, it refuses
-    /// them all.
-    fn takes_requests(&self) -> bool {
-        self.buffers.replies.is_empty() || !self.journal.is_fresh()
     }
 
     /// Runs one cycle; whether the window has ended.

@@ -9,7 +9,8 @@
 //!
 //! **`store`.** Each group is a segment. Its requests are answered once it is created: then all
 //! before it is in the history too, and no owner that follows can be without it. One group is on
-//! its way at a time; requests queue meanwhile.
+//! its way at a time, and 20 ms pass before the next one; requests queue meanwhile. So a directory,
+//! which takes a segment in a millisecond, gets fewer and larger ones.
 //!
 //! **`disk`.** Each group is written to the local log and synced before its requests are answered.
 //! The segment follows half a second after its first group, once the one before is created, or at
@@ -54,6 +55,8 @@ use crate::take_over::Durability;
 const SEGMENT_TIME: Duration = Duration::from_millis(500);
 /// Bytes of groups after which a segment ends.
 const SEGMENT_BYTES: usize = 8 << 20;
+/// Least time between the segments of two groups in `store`. A start reads each of them.
+const GROUP_SPACING: Duration = Duration::from_millis(20);
 /// Time from a segment to the next one without groups.
 const IDLE_SEGMENT: Duration = Duration::from_secs(5);
 
@@ -72,6 +75,8 @@ pub struct Journal {
     /// When the first group of the open segment was written.
     open_since: Option<Duration>,
     last_sealed_at: Duration,
+    /// When the last group was written.
+    last_group_at: Option<Duration>,
     /// Number of the newest segment with groups. In `store`, its answers wait for it.
     last_with_groups: u64,
     /// `None`: an answer waits for its segment.
@@ -107,6 +112,7 @@ impl Journal {
             next_group: newest.next_group,
             open_since: None,
             last_sealed_at: shipping.now(),
+            last_group_at: None,
             last_with_groups: newest.number,
             local: None,
             shipping,
@@ -204,6 +210,7 @@ impl Journal {
 
         self.last_with_groups = self.number;
         let now = self.shipping.now();
+        self.last_group_at = Some(now);
         self.open_since.get_or_insert(now);
         self.shipping.set_open_since(now);
         if self.local.is_none() {
@@ -215,6 +222,16 @@ impl Journal {
     /// Whether the last group is as durable as its answers must be.
     pub fn is_durable(&self) -> bool {
         self.local.is_some() || self.is_created(self.last_with_groups)
+    }
+
+    /// Time until requests of the next group may be taken: in `store`, it is a segment.
+    pub fn pause(&self) -> Duration {
+        match self.last_group_at {
+            Some(at) if self.local.is_none() => {
+                (at + GROUP_SPACING).saturating_sub(self.shipping.now())
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     fn is_created(&self, number: u64) -> bool {

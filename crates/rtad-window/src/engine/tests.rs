@@ -85,6 +85,7 @@ impl Shipped {
     ) -> oneshot::Receiver<Result<T, Failure>> {
         let (reply, answer) = oneshot::channel();
         self.driven.queue.push(request(reply)).unwrap();
+        self.clock.advance(self.driven.engine.journal.pause());
         self.run_cycle();
         answer
     }
@@ -187,6 +188,35 @@ fn store_that_is_slower_than_segments_become_due_keeps_up() {
         let age = owner.driven.shipping.progress().unshipped_age;
         assert!(age < 3 * put_time, "{age:?} at event {n}");
     }
+}
+
+/// A directory creates a segment in no time.
+#[test]
+fn requests_in_store_share_fifty_segments_per_second() {
+    let mut owner = Shipped::start(SPEC, Durability::Store);
+    owner.observe(keys(0..1)).unwrap();
+    let mut answers = Vec::new();
+    let mut segments = 0;
+    let mut longest = 0;
+    for millis in 1..=1000 {
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Observe {
+            keys: keys(millis..millis + 1),
+            at: None,
+            retry: None,
+            reply,
+        };
+        owner.driven.queue.push(request).unwrap();
+        answers.push((millis, answer));
+        owner.wait(1);
+        segments += owner.ship().len();
+        owner.run_cycle();
+        answers.retain_mut(|(_, answer)| answer.try_recv().is_err());
+        let waited = answers.first().map_or(0, |(since, _)| millis - since);
+        longest = longest.max(waited);
+    }
+    assert_eq!(segments, 50);
+    assert!(longest < 20, "{longest} ms");
 }
 
 #[test]
@@ -353,9 +383,7 @@ fn table_is_due_after_a_long_log() {
     assert_eq!(owner.state().log_segments, 10_001);
     assert!(owner.state().is_table_due);
 
-    let (reply, mut copy) = oneshot::channel();
-    owner.driven.queue.push(Request::Table { reply }).unwrap();
-    owner.run_cycle();
+    let mut copy = owner.send(|reply| Request::Table { reply });
     let mut copy = copy.try_recv().unwrap().unwrap();
     assert_eq!(copy.number(), 10_002);
     owner.observe(keys(1..2)).unwrap();
@@ -373,9 +401,7 @@ fn table_is_due_after_a_long_log() {
 fn table_ends_after_the_segments_of_its_changes() {
     let dir = tempfile::tempdir().unwrap();
     let mut owner = Shipped::start(SPEC, on_disk(&dir));
-    let (reply, mut copy) = oneshot::channel();
-    owner.driven.queue.push(Request::Table { reply }).unwrap();
-    owner.run_cycle();
+    let mut copy = owner.send(|reply| Request::Table { reply });
     let mut copy = copy.try_recv().unwrap().unwrap();
     drop(owner.send(|reply| Request::Observe {
         keys: keys(0..100),
@@ -468,9 +494,7 @@ fn day_leaves_memory_and_tables_at_midnight() {
     owner.observe(keys([1, 2])).unwrap();
     let lists = owner.driven.heard.lock().unwrap().lists;
     owner.clock.advance_tick(1);
-    let (reply, mut copy) = oneshot::channel();
-    owner.driven.queue.push(Request::Table { reply }).unwrap();
-    owner.run_cycle();
+    let mut copy = owner.send(|reply| Request::Table { reply });
     let mut copy = copy.try_recv().unwrap().unwrap();
     let mut table = Vec::new();
     loop {

@@ -595,6 +595,8 @@ impl Simulation {
 
     fn cycle(&mut self, node: usize) {
         let spec = self.spec;
+        let pause = self.owner(node).driven.engine.journal.pause();
+        self.clock.advance(pause);
         let owner = self.owner(node);
         let mut taken = Vec::new();
         if owner.driven.takes_requests() {
