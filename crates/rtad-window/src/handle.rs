@@ -14,7 +14,7 @@ use crate::replica::Replica;
 use crate::settings::{Settings, WindowState};
 use crate::table_copy::TableCopy;
 use crate::take_over::{Durability, TakeOver};
-use crate::uptime::{Uptime, uptime};
+use crate::uptime::{MachineClock, MachineTime};
 use crate::{Key, ListedKey};
 
 /// A window whose engine runs. Clones share it; the last one ends it, without its last segments.
@@ -57,7 +57,13 @@ impl WindowHandle {
     ) -> Result<StartedWindow, OpenError> {
         let queue = Arc::new(Queue::new());
         let published = Published::default();
-        let begun = begin(replica, take_over, durability, &queue, Arc::new(uptime))?;
+        let begun = begin(
+            replica,
+            take_over,
+            durability,
+            &queue,
+            Arc::new(MachineTime::now),
+        )?;
         let Begun {
             replica,
             journal,
@@ -204,7 +210,7 @@ pub fn begin(
     take_over: TakeOver,
     durability: Durability,
     queue: &Arc<Queue>,
-    uptime: Uptime,
+    clock: MachineClock,
 ) -> Result<Begun, OpenError> {
     replica.apply(&take_over.bytes)?;
     for segment in &take_over.rest {
@@ -213,7 +219,7 @@ pub fn begin(
     let shipping = Shipping::new(
         &replica.identity.spec,
         Arc::clone(queue),
-        uptime,
+        clock,
         take_over.number,
         take_over.made_at,
     );

@@ -23,6 +23,8 @@
 //! requests if its newest created segment was *sent* more than 10 seconds ago, by a clock that goes
 //! on while the process or the machine is stopped. It looks at this clock after each group, before
 //! it answers. So a process that was paused answers nothing before it has created a segment.
+//! A virtual machine that is suspended with this clock shows that when its wall clock is set ahead,
+//! and then its owner refuses, too.
 //! An idle owner creates a segment without groups every 5 seconds. In `store`, the answers of a
 //! group with changes do not need this: their segment is created.
 //!
@@ -308,10 +310,16 @@ impl Journal {
         if self.open.len() >= SEGMENT_BYTES {
             return Duration::ZERO;
         }
-        if !self.is_created(self.number - 1) {
+
+        let progress = self.shipping.progress();
+        if progress.created < self.number - 1 {
             // One at a time: the store may be away, or slower than segments become due. The shipper
             // wakes the engine.
             return IDLE_SEGMENT;
+        }
+        if !progress.is_fresh {
+            // Only a created segment shows that this process is still the owner.
+            return Duration::ZERO;
         }
         let segment_due = match self.open_since {
             Some(since) => since + SEGMENT_TIME,

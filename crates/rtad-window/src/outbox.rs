@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::queue::{MAX_WAITING_BYTES, Queue};
 use crate::spec::WindowSpec;
-use crate::uptime::Uptime;
+use crate::uptime::{MachineClock, MachineTime};
 
 /// Time after which a window refuses requests, counted from the newest created segment, and from
 /// the oldest group that is in none.
@@ -23,6 +23,9 @@ pub const MAX_UNSHIPPED_TIME: Duration = Duration::from_secs(10);
 /// Time without a new segment after which a standby takes over. Five seconds longer: the owner
 /// answers nothing any more.
 pub const TAKE_OVER_AFTER: Duration = Duration::from_secs(15);
+/// Seconds by which the wall clock may be set ahead after the newest created segment was sent. Set
+/// further, it may be that of a machine that was suspended with its uptime.
+const MAX_WALL_JUMP: i64 = 5;
 /// Time without a created segment after which an owner gives the window up. Its next segment may
 /// have been created by another process, and removed since: the number would be free again.
 pub const MAX_SILENCE: Duration = Duration::from_secs(10 * 60);
@@ -83,7 +86,7 @@ pub struct Shipping {
     ended: Notify,
     /// Wakes the window's engine.
     queue: Arc<Queue>,
-    uptime: Uptime,
+    clock: MachineClock,
     max_sealed_bytes: u64,
 }
 
@@ -91,13 +94,15 @@ struct ShippingState {
     sealed: VecDeque<Sealed>,
     sealed_bytes: u64,
     /// When the shipper took the first one.
-    taken_at: Option<Duration>,
+    taken_at: Option<MachineTime>,
     /// When the first group of the open segment was written.
     open_since: Option<Duration>,
     /// Number of the newest created segment.
     created: u64,
     /// When the shipper took it: a standby may have seen it from then on.
     created_at: Duration,
+    /// By how many seconds the wall clock was ahead then.
+    created_wall_ahead: i64,
     /// Reason for the end of the ownership.
     lost: Option<String>,
     /// The last segment is created: a clean stop.
@@ -139,7 +144,7 @@ impl Shipping {
     pub fn new(
         spec: &WindowSpec,
         queue: Arc<Queue>,
-        uptime: Uptime,
+        clock: MachineClock,
         created: u64,
         created_at: Duration,
     ) -> Self {
@@ -150,6 +155,7 @@ impl Shipping {
             open_since: None,
             created,
             created_at,
+            created_wall_ahead: clock().wall_ahead(),
             lost: None,
             is_released: false,
             has_ended: false,
@@ -159,13 +165,13 @@ impl Shipping {
             changed: Notify::new(),
             ended: Notify::new(),
             queue,
-            uptime,
+            clock,
             max_sealed_bytes: max_sealed_bytes(spec),
         }
     }
 
     pub fn now(&self) -> Duration {
-        (self.uptime)()
+        (self.clock)().up
     }
 
     /// A panic of a holder leaves the state valid.
@@ -189,8 +195,10 @@ impl Shipping {
     }
 
     pub fn progress(&self) -> Progress {
-        let now = self.now();
+        let clocks = (self.clock)();
+        let now = clocks.up;
         let state = self.state();
+        let wall_jump = clocks.wall_ahead() - state.created_wall_ahead;
         let oldest = state.oldest_unshipped();
         let unshipped_age = oldest.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         let created_age = now.saturating_sub(state.created_at);
@@ -201,6 +209,7 @@ impl Shipping {
             is_fresh: state.lost.is_none()
                 && unshipped_age < MAX_UNSHIPPED_TIME
                 && created_age < MAX_UNSHIPPED_TIME
+                && wall_jump <= MAX_WALL_JUMP
                 && state.sealed_bytes <= self.max_sealed_bytes,
         }
     }
@@ -290,11 +299,11 @@ impl Outbox {
 
     /// The first segment, which is sent from now on.
     pub(crate) fn first(&self) -> Option<Outgoing> {
-        let now = self.0.now();
+        let now = (self.0.clock)();
         let mut state = self.0.state();
         let outgoing = state.sealed.front()?.outgoing.clone();
         let created_at = state.created_at;
-        state.check_silence(now, created_at);
+        state.check_silence(now.up, created_at);
         if state.lost.is_some() {
             drop(state);
             self.0.queue.nudge();
@@ -313,7 +322,8 @@ impl Outbox {
             return;
         }
         // A segment that nobody took was never sent.
-        let sent_at = state.taken_at.take().unwrap_or(state.created_at);
+        let sent = state.taken_at.take();
+        let sent_at = sent.map_or(state.created_at, |sent| sent.up);
         state.check_silence(now, sent_at);
         if state.lost.is_none()
             && let Some(sealed) = state.sealed.pop_front()
@@ -321,6 +331,9 @@ impl Outbox {
             state.sealed_bytes -= sealed.outgoing.bytes.len() as u64;
             state.created = number;
             state.created_at = sent_at;
+            if let Some(sent) = sent {
+                state.created_wall_ahead = sent.wall_ahead();
+            }
             state.is_released |= sealed.outgoing.is_last;
         }
         drop(state);
@@ -363,9 +376,12 @@ mod tests {
         let bounds = capacities.map(|capacity| max_unshipped_bytes(&spec(capacity)) >> 20);
         assert_eq!(bounds, [32 + 64, 101 + 64, 256 + 64]);
 
-        let uptime: Uptime = Arc::new(|| Duration::from_secs(100));
-        let now = uptime();
-        let shipping = Shipping::new(&spec(1_000), Arc::new(Queue::new()), uptime, 1, now);
+        let now = Duration::from_secs(100);
+        let clock: MachineClock = Arc::new(move || MachineTime {
+            up: now,
+            wall_seconds: 1_000,
+        });
+        let shipping = Shipping::new(&spec(1_000), Arc::new(Queue::new()), clock, 1, now);
         for number in 2..=6 {
             assert!(shipping.progress().is_fresh, "before segment {number}");
             let outgoing = Outgoing {

@@ -1,12 +1,38 @@
-//! Clock of staleness: it goes on while the machine sleeps or the process is stopped.
+//! Clocks of staleness. The uptime goes on while the machine sleeps or the process is stopped. It
+//! stands still with a virtual machine that is suspended; then the wall clock is set ahead later.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use rtad_core::clock::now_unix_seconds;
 use rustix::time::{ClockId, clock_gettime};
 
-/// A reading of the clock; tests have their own.
-pub type Uptime = Arc<dyn Fn() -> Duration + Send + Sync>;
+/// A reading of the machine's clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct MachineTime {
+    /// Time since its start.
+    pub up: Duration,
+    /// Seconds since 1970 by the wall clock.
+    pub wall_seconds: u64,
+}
+
+impl MachineTime {
+    /// The clocks now.
+    pub fn now() -> Self {
+        Self {
+            up: uptime(),
+            wall_seconds: now_unix_seconds(),
+        }
+    }
+
+    /// By how many seconds the wall clock is ahead of the other one.
+    pub const fn wall_ahead(self) -> i64 {
+        self.wall_seconds as i64 - self.up.as_secs() as i64
+    }
+}
+
+/// The clocks; tests have their own.
+pub type MachineClock = Arc<dyn Fn() -> MachineTime + Send + Sync>;
 
 /// Time since the start of the machine.
 pub fn uptime() -> Duration {

@@ -255,6 +255,36 @@ fn window_refuses_while_its_segments_are_not_created() {
     }
 }
 
+/// A virtual machine was suspended, and its uptime with it.
+#[test]
+fn wall_clock_that_is_set_ahead_refuses_until_a_segment_is_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut owner = Shipped::start(SPEC, on_disk(&dir));
+    owner.observe(keys(0..1)).unwrap();
+    owner.clock.set_wall_ahead(5);
+    owner.observe(keys(1..2)).unwrap();
+    owner.clock.set_wall_ahead(1);
+    assert!(owner.observe_at(keys(2..3), None).is_err());
+    assert!(
+        owner.driven.shipping.progress().is_fresh,
+        "a segment was due"
+    );
+
+    // The segment was sent before.
+    owner.wait(5000);
+    owner.driven.outbox.first().unwrap();
+    owner.clock.set_wall_ahead(10);
+    owner.ship();
+    assert!(!owner.driven.shipping.progress().is_fresh);
+
+    owner.run_cycle();
+    assert_eq!(owner.ship().len(), 1, "the next one is due at once");
+    assert_eq!(owner.observe(keys(2..3)).unwrap(), [Seen::New]);
+    // Set back, it is not that of a machine that was away.
+    owner.clock.set_wall_ahead(3_600_u64.wrapping_neg());
+    owner.observe(keys(3..4)).unwrap();
+}
+
 /// Its next number may have been created by others, and removed since.
 #[test]
 fn owner_that_was_away_gives_the_window_up() {

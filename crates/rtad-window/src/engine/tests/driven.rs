@@ -6,7 +6,7 @@ use super::super::*;
 use crate::disk::tests::FaultyDisk;
 use crate::handle::{Begun, begin};
 use crate::outbox::{Outbox, Shipping};
-use crate::uptime::Uptime;
+use crate::uptime::{MachineClock, MachineTime};
 use crate::{Durability, OpenError, Replica, TakeOver};
 
 /// The clocks of a machine.
@@ -14,6 +14,7 @@ use crate::{Durability, OpenError, Replica, TakeOver};
 pub struct TestClock {
     millis: AtomicU64,
     tick: AtomicU64,
+    wall_ahead: AtomicU64,
 }
 
 impl TestClock {
@@ -31,6 +32,20 @@ impl TestClock {
         self.tick.fetch_add(ticks, Ordering::Relaxed);
     }
 
+    /// Sets the wall clock ahead.
+    pub fn set_wall_ahead(&self, seconds: u64) {
+        self.wall_ahead.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    fn machine_time(&self) -> MachineTime {
+        let up = self.uptime();
+        MachineTime {
+            up,
+            wall_seconds: (1_000_000 + up.as_secs())
+                .wrapping_add(self.wall_ahead.load(Ordering::Relaxed)),
+        }
+    }
+
     fn now(&self) -> Now {
         Now {
             tick: self.tick.load(Ordering::Relaxed),
@@ -39,9 +54,9 @@ impl TestClock {
     }
 }
 
-pub fn uptime_of(clock: &Arc<TestClock>) -> Uptime {
+fn machine_clock_of(clock: &Arc<TestClock>) -> MachineClock {
     let clock = Arc::clone(clock);
-    Arc::new(move || clock.uptime())
+    Arc::new(move || clock.machine_time())
 }
 
 /// Changes that a listener was told.
@@ -80,7 +95,13 @@ impl Driven {
         let is_whole = replica.window.spec().whole_keys;
         let queue = Arc::new(Queue::new());
         let published = Published::default();
-        let begun = begin(replica, take_over, durability, &queue, uptime_of(clock))?;
+        let begun = begin(
+            replica,
+            take_over,
+            durability,
+            &queue,
+            machine_clock_of(clock),
+        )?;
         let Begun {
             replica,
             journal,
