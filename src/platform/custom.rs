@@ -15,7 +15,7 @@
 //! | `reading`, `plan` | requests: their values and their plan |
 //! | `schema` | names to fields: compiles a `.proto` |
 //!
-//! `docs/guides/platform-examples.md` has mappings of some platforms.
+//! `docs/examples/platforms` has mappings of some platforms.
 
 mod codes;
 mod form;

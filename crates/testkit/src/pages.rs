@@ -5,29 +5,21 @@ use std::path::Path;
 /// Forms of ids that only the tests need.
 const MORE_ID_FORMS: &str = include_str!("id_forms.md");
 
-/// The TOML under a heading of the examples of mapped platforms, and the path of a config beside
-/// the files that it names. Secrets are `replace-me`.
-pub fn platform_example(heading: &str) -> String {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(repository.join("docs/guides/platform-examples.md"));
-    let page = page.unwrap();
+/// The example of a mapped platform, with the path of its `.proto`. Secrets are `replace-me`.
+pub fn platform_example(name: &str) -> String {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
+    let file = examples.join(format!("platforms/{name}.toml"));
+    let text = std::fs::read_to_string(file).unwrap();
 
-    let (_, section) = page
-        .split_once(&format!("\n## {heading}\n"))
-        .unwrap_or_else(|| panic!("the page has no {heading}"));
-    let (_, block) = section.split_once("```toml\n").unwrap();
-    let (block, _) = block.split_once("```\n").unwrap();
-
-    let proto = repository.join("docs/examples/kuaishou.proto");
-    block
-        .replace(
-            "\"kuaishou.proto\"",
-            &format!("{:?}", proto.display().to_string()),
-        )
-        .replace(
-            &format!("value_file = \"{}.secret\"", heading.to_lowercase()),
-            "value = \"replace-me\"",
-        )
+    let proto = examples.join("kuaishou.proto");
+    text.replace(
+        "\"kuaishou.proto\"",
+        &format!("{:?}", proto.display().to_string()),
+    )
+    .replace(
+        &format!("value_file = \"{name}.secret\""),
+        "value = \"replace-me\"",
+    )
 }
 
 /// A row of the table of forms of ids: a text, and what it is as each kind.

@@ -479,7 +479,7 @@ fn reload_adds_and_removes_platforms() {
 #[test]
 fn signed_platform_requires_its_signature() {
     use prost::encoding::{bytes, int64, string};
-    let examples = ["Kuaishou", "Alibaba"].map(platform_example).concat();
+    let examples = ["kuaishou", "alibaba"].map(platform_example).concat();
     let examples = format!("{RULES}{examples}");
     let server = FixtureServer::start(TestStore::with_everything(), "", &examples);
     let mut client = server.connect();

@@ -334,11 +334,10 @@ def refused_strategies(config, path):
     return refused if done.returncode else set()
 
 
-def example(heading):
-    """The `[[platform]]` of a section of the docs."""
-    page = (pages.ROOT / "docs/guides/platform-examples.md").read_text()
-    section = re.search(rf"^## {heading}$.*?^```toml\n(.*?)^```$", page, re.M | re.S)
-    [found] = tomllib.loads(section[1])["platform"]
+def example(name):
+    """The `[[platform]]` of an example of the docs."""
+    text = (pages.ROOT / f"docs/examples/platforms/{name}.toml").read_text()
+    [found] = tomllib.loads(text)["platform"]
     return found
 
 
@@ -400,12 +399,12 @@ def random_platforms(random, names):
     def number(digit):
         return lambda index: str(digit * 100 + index)
 
-    alipay, huawei = example("Alipay"), example("Huawei")
+    alipay, huawei = example("alipay"), example("huawei")
     alipay["request"]["request_id"] = "biz_content.id"
-    kuaishou = example("Kuaishou")
+    kuaishou = example("kuaishou")
     kuaishou["proto"] = str(pages.ROOT / "docs/examples/kuaishou.proto")
     kuaishou["signature"]["secrets"] = [{"value": KUAISHOU_SECRET}]
-    alibaba = example("Alibaba")
+    alibaba = example("alibaba")
     alibaba["response"]["cache"] = "ttl"
     alibaba["request"]["attributes"] = {"os": "os"}
     found = [

@@ -7,16 +7,16 @@ use testkit::pages::platform_example;
 
 use super::*;
 
-fn example(heading: &str) -> Assembly {
+fn example(name: &str) -> Assembly {
     let strategy = "[[strategy]]\nname = \"new-users\"\nwhen = { os = \"ios\" }\n";
-    let text = format!("{}\n{strategy}", platform_example(heading));
+    let text = format!("{}\n{strategy}", platform_example(name));
     let flags = vec![("store.url", "/data".to_owned())];
     Assembly::read(Some(("rtad.toml", &text)), |_| None, &flags).unwrap()
 }
 
 #[test]
 fn kuaishou_example_answers_a_signed_request() {
-    let custom = custom(&example("Kuaishou"));
+    let custom = custom(&example("kuaishou"));
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/kuaishou.proto");
     let pool = schema::compile(&proto).unwrap();
     let message = |name: &str| DynamicMessage::new(pool.get_message_by_name(name).unwrap());
@@ -85,7 +85,7 @@ fn kuaishou_example_answers_a_signed_request() {
 
 #[test]
 fn alibaba_example_answers_a_request() {
-    let platform = Arc::clone(&example("Alibaba").platforms[0]);
+    let platform = Arc::clone(&example("alibaba").platforms[0]);
     let body = br#"{"reqId": "r1", "rtaIds": "501,502", "os": "android", "dids": [
         {"type": "IMEI", "secure": "MD5", "did": "8D3EBD3654FB46A2832296669CF1B536"},
         {"type": "OAID", "secure": "", "did": "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},
@@ -110,7 +110,7 @@ fn alibaba_example_answers_a_request() {
 
 #[test]
 fn dahanghai_example_answers_a_signed_form() {
-    let custom = custom(&example("Dahanghai"));
+    let custom = custom(&example("dahanghai"));
     let headers = HeaderMap::new();
     let head = RequestHead {
         headers: &headers,
@@ -157,7 +157,7 @@ fn dahanghai_example_answers_a_signed_form() {
 
 #[test]
 fn alipay_example_answers_a_request() {
-    let platform = Arc::clone(&example("Alipay").platforms[0]);
+    let platform = Arc::clone(&example("alipay").platforms[0]);
     let body = "biz_content=%7B%22principal%22%3A%220c9e5e3d3e1b4a67b3a6c8b5d2f1e0a9_20230330%22%2C\
                 %22principal_type%22%3A%22CAID%22%2C%22encrypt_type%22%3A%22%22%7D&app_id=1";
     let (answer, script) = asked(&platform, body.as_bytes(), &[BID]);
@@ -176,7 +176,7 @@ fn alipay_example_answers_a_request() {
 
 #[test]
 fn huawei_example_answers_a_request() {
-    let assembly = example("Huawei");
+    let assembly = example("huawei");
     let body =
         br#"{"req_id": 1, "req_time": 1764115200, "campaign_id": 501, "oaids": ["a", "b", "c"]}"#;
     let (answer, read) = answered(&assembly.platforms[0], body, |id| id != b"b");
@@ -192,7 +192,7 @@ fn huawei_example_answers_a_request() {
 
 #[test]
 fn openrtb_example_answers_a_request() {
-    let platform = Arc::clone(&example("OpenRTB").platforms[0]);
+    let platform = Arc::clone(&example("openrtb").platforms[0]);
     let body = br#"{"id": "r1", "imp": [{"id": "1"}], "app": {"bundle": "a.b"}, "device": {
         "os": "Android", "ifa": "2b3c", "didmd5": "d", "dpidmd5": "p", "geo": {"region": "SH"}}}"#;
     let (answer, script) = asked(&platform, body, &[BID]);
