@@ -1,4 +1,4 @@
-"""Drills of docs/guides/runbook.md, executed with real programs on other ports.
+"""Drills of the runbook, docs/examples/drills.sh, executed with real programs on other ports.
 
 The output of a command with a comment must contain the comment within five minutes. Other commands
 are only run.
@@ -9,7 +9,7 @@ import os
 import re
 import signal
 
-from suites.testkit.pages import blocks, with_programs
+from suites.testkit.pages import ROOT, with_programs
 from suites.testkit.ports import HOST, free_ports
 from suites.testkit.process import Process
 from suites.testkit.waiting import WAIT_SECONDS
@@ -39,7 +39,7 @@ def test_drills_give_the_documented_output(tmp_path):
     port, admin = free_ports(2)
     listen, admin_listen = f"{HOST}:{port}", f"{HOST}:{admin}"
     script, expected = [EXPECT], 0
-    for line in "".join(blocks("docs/guides/runbook.md", "## Drills")).splitlines():
+    for line in (ROOT / "docs/examples/drills.sh").read_text().splitlines():
         line = line.replace("127.0.0.1:8080", listen).replace("127.0.0.1:9090", admin_listen)
         command, comment, answer = line.partition("  # ")
         if comment:

@@ -117,16 +117,6 @@ class TestDocuments:
         assert len(made) > 4
         assert [name for name in made if not re.fullmatch(names, name)] == []
 
-    def test_table_has_each_alert(self):
-        text = (sources.ROOT / "docs/reference/metrics.md").read_text()
-        row = r"^\| \[(\w+)\]\(../guides/runbook.md#\w+\) \| ([\w, ]+) \| ([\w, ]*?) ?\|"
-        rules = {}
-        for rule in sources.alerts():
-            of_alert = rules.setdefault(rule["alert"], [])
-            of_alert.append((rule["labels"]["severity"], rule.get("for", "")))
-        expected = [(name, *map(", ".join, zip(*of_alert))) for name, of_alert in rules.items()]
-        assert re.findall(row, text, re.MULTILINE) == expected
-
 
 class TestRunbook:
     def test_alerts_and_runbook_headings_match(self):
@@ -150,13 +140,13 @@ class TestRunbook:
                 rule["labels"]["severity"] for rule in sources.alerts() if rule["alert"] == name
             }
             assert set(re.findall(r"\*\*(critical|warning)\*\*", parts[name])) == severities, name
-            for word in ("*Meaning*", "*Check*", "*Action*"):
+            for word in ("*Check*", "*Action*"):
                 assert word in parts[name], name
 
     def test_panels_of_the_runbook_exist(self):
         # Log lines are in italics too, and begin with a small letter.
         named = set(re.findall(r"(?<!\*)\*([A-Z0-9][^*]+)\*(?!\*)", sources.RUNBOOK.read_text()))
-        named = {" ".join(name.split()) for name in named} - {"Meaning", "Check", "Action"}
+        named = {" ".join(name.split()) for name in named} - {"Check", "Action"}
         titles = {panel["title"] for panel in sources.dashboard()["panels"]}
         assert len(named) > 10
         assert named <= titles
