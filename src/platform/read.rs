@@ -502,7 +502,8 @@ impl From<Failure> for ReadError {
     }
 }
 
-/// Cause of an answer that is not based on the request's ids, or not on all of them.
+/// Cause of an answer that is not based on the request's ids, or not on all of them. Its status is
+/// 200 all the same: platforms do not read another one as a no-bid.
 #[derive(
     Debug,
     Clone,

@@ -2,7 +2,8 @@
 //! them.
 //!
 //! Whoever decides fills them first: a request from audiences and the clock, a replay from a row of
-//! the log, a check of a config with chosen values. The decisions are pure functions of them.
+//! the log, a check of a config with chosen values. The decisions are pure functions of them. The
+//! price: a strategy that an excluding audience decides still looks up its other audiences.
 
 use std::fmt;
 

@@ -3,6 +3,9 @@
 //! A body takes its whole length at once, before the rest of it is awaited: what a client has
 //! declared it may send. One semaphore therefore bounds the number of such requests and their
 //! memory. Complete bodies, as nearly all are, take nothing.
+//!
+//! One client may take all of the room: a limit per address would count clients behind a balancer
+//! as one. A client that declares much and sends nothing takes it for the time of a body.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 

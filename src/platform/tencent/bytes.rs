@@ -1,4 +1,5 @@
-//! The bytes of a Tencent request and of its answer, without prost's messages.
+//! The bytes of a Tencent request and of its answer, without prost's messages: prost would share
+//! each field by a reference count, and move messages of a kilobyte.
 //!
 //! A request's fields are borrowed from the body. As in the platform's own decoder, the last value
 //! of a field wins, devices are merged, and an unknown value of an enum does not replace a known

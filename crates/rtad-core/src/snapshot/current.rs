@@ -120,7 +120,8 @@ pub struct Staged {
 
 /// Place of a pod in the order in which pods take staged generations: below a million, and another
 /// one for each audience. The first four bytes of the SHA-256 of the pod's name, a zero byte and
-/// the audience's name, scaled.
+/// the audience's name, scaled: a pod needs to know no other, keeps its place over restarts, and a
+/// wider share has the pods of a smaller one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagePlace(u32);
 
