@@ -15,25 +15,30 @@ const GUIDE: &str = concat!(
     "/../docs/guides/click-callbacks.md"
 );
 
-/// The link and the configuration of a platform's section of the guide, at about noon.
+/// The link and the configuration of a platform's section of the guide, at about noon. All have the
+/// token and the window of the first section, each its own callback.
 fn example(platform: &str) -> (String, String) {
+    const CALLBACK: &str = "[window.callback]";
+
     let guide = std::fs::read_to_string(GUIDE).unwrap();
     let (_, section) = guide.split_once(&format!("\n## {platform}\n")).unwrap();
-    let block = |kind: &str| {
-        let (_, rest) = section.split_once(&format!("```{kind}\n")).unwrap();
-        rest.split_once("```").unwrap().0.to_owned()
-    };
-    let (link, config) = (block("text"), block("toml"));
-    let link = link
-        .trim()
-        .strip_prefix("https://ads.example.com")
-        .unwrap()
-        .to_owned();
-    let (_, config) = config.split_once("\n\n").unwrap();
+    let link = block(section, "text").trim();
+    let link = link.strip_prefix("https://ads.example.com").unwrap();
+
+    let (_, first) = block(&guide, "toml").split_once("\n\n").unwrap();
+    let (shared, _) = first.split_once(CALLBACK).unwrap();
+    let (_, callback) = block(section, "toml").split_once(CALLBACK).unwrap();
+    let config = [shared, CALLBACK, callback].concat();
     (
         link.replace("TOKEN", LINK_TOKEN),
         config.replace("Asia/Shanghai", &ZONE),
     )
+}
+
+/// The first block of a kind in a text.
+fn block<'a>(text: &'a str, kind: &str) -> &'a str {
+    let (_, rest) = text.split_once(&format!("```{kind}\n")).unwrap();
+    rest.split_once("```").unwrap().0
 }
 
 fn start(sandbox: &Sandbox, config: &str) -> Serve {
