@@ -9,6 +9,9 @@ use clap::{Arg, Command};
 /// Line width of generated prose.
 const WIDTH: usize = 100;
 
+/// Words from which a text is worth a link: a shorter one is repeated with each command.
+const LINKED_TEXT_WORDS: usize = 4;
+
 /// Compares `docs/reference/{name}` with `text`, or rewrites it if `UPDATE_DOCS` is set.
 ///
 /// # Panics
@@ -153,33 +156,36 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
         .filter(|example| !example.trim().is_empty())
         .map(|example| example.split_once(" -->\n").unwrap())
         .collect();
-    let mut commands = String::new();
-    let mut described = Described::default();
-    let globals: Vec<&Arg> = program
-        .get_arguments()
-        .filter(|arg| arg.is_global_set())
-        .collect();
-    if !globals.is_empty() {
-        commands.push_str("## Flags of every command\n\n");
-        commands.push_str(&arguments(
-            globals,
-            "flags-of-every-command",
-            &mut described,
-        ));
-    }
+
     let is_shown = |command: &&Command| command.get_name() != "help" && !command.is_hide_set();
     // A program with flags of its own is a command too.
     let own = (!own_arguments(&program).is_empty()).then_some(&program);
-    for command in own
+    let shown: Vec<&Command> = own
         .into_iter()
         .chain(program.get_subcommands().filter(is_shown))
-    {
+        .collect();
+    let shared = shared_arguments(&shown);
+    let of_every_command: Vec<Argument> = program
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .map(Argument::of)
+        .collect();
+
+    let mut commands = String::new();
+    if !of_every_command.is_empty() {
+        let table = table(&of_every_command);
+        commands.push_str(&format!("## Flags of every command\n\n{table}"));
+    }
+    if !shared.is_empty() {
+        let table = table(&shared);
+        commands.push_str(&format!("## Options of several commands\n\n{table}"));
+    }
+    for command in shown {
         let name = command.get_bin_name().unwrap_or(command.get_name());
-        let anchor = name.replace(' ', "-");
-        let section = section(command, &anchor, &mut described);
+        let section = section(command, &shared);
         commands.push_str(&format!("## `{name}`\n\n{section}"));
         if let Some(example) = examples.remove(name) {
-            commands.push_str(&format!("Examples:\n\n{}\n\n", example.trim()));
+            commands.push_str(&format!("{}\n\n", example.trim()));
         }
     }
     assert!(
@@ -194,10 +200,7 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
         + "\n"
 }
 
-/// Anchors of the sections that describe an argument in full, by the argument's row.
-type Described = BTreeMap<String, String>;
-
-fn section(command: &Command, anchor: &str, described: &mut Described) -> String {
+fn section(command: &Command, shared: &[Argument]) -> String {
     let about = command
         .get_long_about()
         .or(command.get_about())
@@ -206,13 +209,35 @@ fn section(command: &Command, anchor: &str, described: &mut Described) -> String
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").lines().map(str::trim);
     let usage = usage.collect::<Vec<_>>().join("\n");
-    let after = command.get_after_long_help().or(command.get_after_help());
-    let after = after.map_or(String::new(), |text| paragraphs(&text.to_string()));
     format!(
-        "{}```text\n{usage}\n```\n\n{}{after}",
+        "{}```text\n{usage}\n```\n\n{}",
         paragraphs(&about),
-        arguments(own_arguments(command), anchor, described)
+        arguments(command, shared)
     )
+}
+
+/// Arguments that several commands describe in the same words, in the order of their first command.
+fn shared_arguments(commands: &[&Command]) -> Vec<Argument> {
+    let mut seen: Vec<Argument> = Vec::new();
+    let mut shared: Vec<Argument> = Vec::new();
+    for command in commands {
+        for arg in own_arguments(command) {
+            let argument = Argument::of(arg);
+            let is_long = argument.text.split_whitespace().count() >= LINKED_TEXT_WORDS;
+            if is_long && seen.contains(&argument) && !shared.contains(&argument) {
+                shared.push(argument);
+            } else {
+                seen.push(argument);
+            }
+        }
+    }
+
+    // A single one is worth no section.
+    if shared.len() == 1 {
+        shared.clear();
+    }
+    shared.sort_by_key(|argument| seen.iter().position(|other| other == argument));
+    shared
 }
 
 /// Visible arguments of a command, without those of every command.
@@ -224,61 +249,65 @@ fn own_arguments(command: &Command) -> Vec<&Arg> {
         .collect()
 }
 
-/// Table of arguments, empty without arguments. An argument that an earlier section describes has a
-/// link to it.
-fn arguments(list: Vec<&Arg>, anchor: &str, described: &mut Described) -> String {
-    if list.is_empty() {
-        return String::new();
+/// Table of a command's own arguments, and the names of those that it shares with others.
+fn arguments(command: &Command, shared: &[Argument]) -> String {
+    let arguments = own_arguments(command).into_iter().map(Argument::of);
+    let (linked, own): (Vec<_>, Vec<_>) = arguments.partition(|argument| shared.contains(argument));
+
+    let mut text = String::new();
+    if !own.is_empty() {
+        text.push_str(&table(&own));
     }
-    let has_variables = list
-        .iter()
-        .any(|arg| Description::of(arg).variable.is_some());
+    if !linked.is_empty() {
+        let names: Vec<String> = linked.iter().map(Argument::name).collect();
+        let start = if own.is_empty() {
+            "Takes"
+        } else {
+            "Also takes"
+        };
+        text.push_str(&wrap(&format!(
+            "{start} [shared options](#options-of-several-commands): {}.",
+            names.join(", ")
+        )));
+        text.push_str("\n\n");
+    }
+    text
+}
+
+/// Table of arguments.
+fn table(list: &[Argument]) -> String {
+    let has_variables = list.iter().any(|argument| argument.variable.is_some());
     let (head, rule) = if has_variables {
         (" environment |", "---|")
     } else {
         ("", "")
     };
+
     let mut table = format!("| argument | default |{head} meaning |\n|---|---|{rule}---|\n");
-    for arg in list {
-        let Description {
-            default,
-            variable,
-            text,
-        } = Description::of(arg);
-        let code = |text: Option<String>| match text {
+    for argument in list {
+        let code = |text: &Option<String>| match text {
             Some(text) if text.contains(' ') => format!("{text} "),
             Some(text) => format!("`{text}` "),
             None => String::new(),
         };
         let variable = if has_variables {
-            format!("{}| ", code(variable))
+            format!("{}| ", code(&argument.variable))
         } else {
             String::new()
         };
-        let default = if arg.is_required_set() {
+        let default = if argument.is_required {
             "required ".to_owned()
         } else {
-            code(default)
+            code(&argument.default)
         };
-        let start = format!("| {} | {default}| {variable}", syntax(arg));
-        let row = format!("{start}{text} |\n");
-        // A link to a few words would be no shorter.
-        let is_long = text.split_whitespace().count() >= 6;
-        match described.get(&row) {
-            Some(earlier) if is_long => {
-                table.push_str(&format!("{start}as [above](#{earlier}) |\n"));
-            }
-            _ => {
-                table.push_str(&row);
-                described.insert(row, anchor.to_owned());
-            }
-        }
+        let Argument { syntax, text, .. } = argument;
+        table.push_str(&format!("| `{syntax}` | {default}| {variable}{text} |\n"));
     }
     table.push('\n');
     table
 }
 
-/// Command-line syntax of an argument: `--store URL`.
+/// Command-line syntax of an argument, without backquotes: `--store URL`.
 fn syntax(arg: &Arg) -> String {
     let names: Vec<&str> = arg
         .get_value_names()
@@ -305,17 +334,20 @@ fn syntax(arg: &Arg) -> String {
         (None, Some(long)) => format!("--{long} "),
         _ => String::new(),
     };
-    format!("`{}`", format!("{flag}{value}{many}").trim()).replace('|', "\\|")
+    format!("{flag}{value}{many}").trim().replace('|', "\\|")
 }
 
-/// Help text of an argument, split into table columns.
-struct Description {
+/// Syntax and help text of an argument, split into table columns.
+#[derive(PartialEq)]
+struct Argument {
+    syntax: String,
+    is_required: bool,
     default: Option<String>,
     variable: Option<String>,
     text: String,
 }
 
-impl Description {
+impl Argument {
     fn of(arg: &Arg) -> Self {
         let help = arg
             .get_long_help()
@@ -344,10 +376,18 @@ impl Description {
             text.push_str(&format!(": {}", words.join(", ")));
         }
         Self {
+            syntax: syntax(arg),
+            is_required: arg.is_required_set(),
             default: default.or(is_value.then(|| defaults.join(" "))),
             variable: variable.or(env_name),
             text: escape_markdown(&text),
         }
+    }
+
+    /// Name without the value, as code: `--store`.
+    fn name(&self) -> String {
+        let name = self.syntax.split(' ').next().unwrap_or_default();
+        format!("`{name}`")
     }
 }
 

@@ -49,9 +49,9 @@ use stages::Stages;
 
 /// Build an audience from exports of device ids and publish it.
 ///
-/// Reads files, globs, stdin (`-`) and URLs; .gz and .zst are detected by content. Rows without a
-/// usable id are counted by reason and skipped: `blank` values mean "no id", as many do,
-/// `malformed` ones do not fit their kind. Duplicates are harmless.
+/// Rows without a usable id are counted by reason and skipped: `blank` values mean "no id",
+/// `malformed` ones do not fit their kind. Duplicates are harmless. Files in .gz and .zst are
+/// detected by content.
 ///
 /// Keys stay in memory while they fit --memory. Beyond that they are spilled to unnamed files in
 /// TMPDIR, or /tmp: 16 bytes per usable id, duplicates included.

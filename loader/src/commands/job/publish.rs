@@ -53,10 +53,9 @@ pub struct PublishArgs {
     /// Kind of filter: block512, ribbon
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Publish nothing if more than this fraction of the values is malformed: of all inputs, of one
-    /// file or of a column; or if a file has malformed values but no usable id. Blank values do not
-    /// count, nor fewer than 10 malformed ones of a column or of one of several files, unless most
-    /// are. 1 accepts all
+    /// Publish nothing if more than this fraction of the values is malformed, of all inputs, of one
+    /// file or of a column, or if a file has malformed values but no usable id. Otherwise as in
+    /// `rtad-loader build`
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
     /// Publish even without any usable id; over a generation with keys this also needs
