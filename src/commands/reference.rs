@@ -20,7 +20,7 @@ fn configuration_reference_lists_every_flag_of_serve() {
         .get_arguments()
         .filter_map(|argument| argument.get_long())
     {
-        let is_listed = flag == "config" || reference.contains(&format!("**Flag:** `--{flag}`"));
+        let is_listed = flag == "config" || reference.contains(&format!("**flag:** `--{flag}`"));
         assert!(
             is_listed,
             "--{flag}: a line of FLAGS in src/config/reference.rs"

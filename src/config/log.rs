@@ -22,8 +22,7 @@ pub const ANY_FAILURE: &str = "failure";
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// Folder of the files: a directory, or `s3://`, `gs://`, `az://`, `oss://` or `cos://` with a
-    /// prefix. Pods may share it.
+    /// Folder of the files. Pods may share it.
     #[serde(deserialize_with = "folder")]
     pub to: String,
     /// Directory of files that wait for their upload. Unset = `log` in `store.cache_dir`. Not used
@@ -32,8 +31,8 @@ pub struct LogConfig {
     /// Secret of the devices' HMACs: at least 16 bytes, the same for all pods. Either this or
     /// `key_secret_file` is required.
     pub key_secret: Option<Secret>,
-    /// File that holds the secret alone. It is read again with each file of the log, so that a new
-    /// secret needs no restart. A relative path starts at the directory of the configuration file.
+    /// File that holds the secret alone. It is read again with each file of the log: a new secret
+    /// needs no restart.
     pub key_secret_file: Option<String>,
     /// Share of devices whose requests are logged, from 0 to 1.
     #[serde(deserialize_with = "share")]

@@ -96,7 +96,8 @@ pub struct PlatformConfig {
     /// Headers that admit a request. Any one of them is enough; none = every request is admitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<HeaderConfig>,
-    /// Mapping from the platform's strategy ids to names of strategies, 64 entries at most.
+    /// Mapping from the platform's strategy ids to names of strategies, 64 entries at most. The
+    /// form of an id depends on `kind`.
     pub strategies: BTreeMap<String, String>,
     /// Format of the request and response bodies. Required for `custom`, as are `request` and
     /// `response`; other kinds have none of the following keys.
@@ -132,7 +133,7 @@ pub struct HeaderConfig {
     pub name: HeaderName,
     /// The secret. Either this or `value_file` is required.
     value: Option<Secret>,
-    /// File that holds the secret alone. Trailing line ends are ignored.
+    /// File that holds the secret alone.
     value_file: Option<String>,
     /// The secret itself.
     #[serde(skip)]

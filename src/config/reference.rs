@@ -45,6 +45,34 @@ const TABLES: [(&str, &str); 21] = [
         "`platform.signature.secrets`",
     ),
 ];
+/// Accepted values of several keys, and their names. A longer text comes before its parts.
+const NAMED_VALUES: [(&str, &str); 6] = [
+    (
+        "a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix, \
+         az://container/prefix, oss://bucket/prefix, cos://bucket/prefix, https://host/path or \
+         http://host/path",
+        "a store",
+    ),
+    (
+        "a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix, \
+         az://container/prefix, oss://bucket/prefix or cos://bucket/prefix",
+        "a writable store",
+    ),
+    (
+        "1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit",
+        "a name",
+    ),
+    ("a path of field names, such as device.imei", "a field"),
+    (
+        "a name of the IANA database, such as Asia/Shanghai",
+        "a time zone",
+    ),
+    (
+        "one of md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, idfa_md5, imei_md5, \
+         oaid_md5, android_id_md5, mac_md5, caid_md5, gaid_md5, openid_md5",
+        "a kind of id",
+    ),
+];
 /// The table of `[server]` that a reload applies.
 const RELOADED: &str = "server.api";
 
@@ -103,9 +131,9 @@ fn description(table: &str, key: &str) -> Option<&'static str> {
 fn facts(path: &str, needs_restart: &[&str]) -> Vec<String> {
     let mut facts = Vec::new();
     let variable = VARIABLES.iter().find(|(key, _)| *key == path);
-    facts.extend(variable.map(|(_, variable)| format!("**Environment:** `{variable}`")));
+    facts.extend(variable.map(|(_, variable)| format!("**environment:** `{variable}`")));
     let flag = FLAGS.iter().find(|(key, _)| *key == path);
-    facts.extend(flag.map(|(_, flag)| format!("**Flag:** `{flag}`")));
+    facts.extend(flag.map(|(_, flag)| format!("**flag:** `{flag}`")));
     let is_restart = |prefix: &&str| {
         *prefix == path
             || path.starts_with(&format!("{prefix}."))
@@ -113,7 +141,7 @@ fn facts(path: &str, needs_restart: &[&str]) -> Vec<String> {
     };
     let takes_restart = needs_restart.iter().any(is_restart) && !path.starts_with(RELOADED);
     if takes_restart {
-        facts.push("**Applied by:** restart".to_owned());
+        facts.push("**restart**".to_owned());
     }
     facts
 }
@@ -126,6 +154,7 @@ fn configuration_reference_is_current() {
     let reference = ConfigReference {
         example: EXAMPLE,
         tables: &TABLES,
+        named_values: &NAMED_VALUES,
         read: &|text| {
             let (mut config, mistakes) = match read(text) {
                 Ok(read) => read,

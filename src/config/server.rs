@@ -37,8 +37,8 @@ pub struct ServerConfig {
     /// Open connections of the decision port. A further connection gets 503 and is closed.
     #[serde(deserialize_with = "number::<_, _, 1, 1_000_000>")]
     pub max_connections: usize,
-    /// Idle timeout of a connection; closing takes up to 25 % longer. It also limits the time to
-    /// receive a request head, and a request body if the timeout is under 5 s.
+    /// Idle timeout of a connection; closing takes up to 25 % longer. It also limits the time of a
+    /// request head, and of a body if it is under 5 s.
     #[serde(
         deserialize_with = "time::<_, _, SECOND, HOUR>",
         serialize_with = "as_time"
@@ -47,10 +47,10 @@ pub struct ServerConfig {
     /// Largest request body. A larger one gets 413. The limit of a batch check is at least 2 MiB.
     #[serde(deserialize_with = "size::<_, 1024>", serialize_with = "as_size")]
     pub max_body: u64,
-    /// Bytes of request bodies that did not arrive with their heads, over all connections: each
-    /// counts with its declared length, without one with the largest allowed. At least `max_body`;
-    /// batch checks of up to 2 MiB may have half of it. A request over the limit gets 503, or the
-    /// platform's unavailable answer; complete requests are answered in any case.
+    /// Bytes of request bodies that did not arrive with their heads. Each counts with its declared
+    /// length, without one with the largest allowed. At least `max_body`; batch checks may have
+    /// half of it. A request over the limit gets 503, or the platform's unavailable answer.
+    /// Complete requests are always answered.
     #[serde(deserialize_with = "size::<_, 1>", serialize_with = "as_size")]
     pub max_buffered: u64,
     /// Time limit for requests in progress and open connections after SIGTERM.

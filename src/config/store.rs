@@ -52,8 +52,7 @@ pub struct StoreConfig {
     /// not checked. The keys of `public_keys_file` are added.
     #[serde(deserialize_with = "trust::public_keys")]
     pub public_keys: Vec<PublicKey>,
-    /// File with further public keys, one a line. A relative path starts at the directory of the
-    /// configuration file.
+    /// File with further public keys, one a line.
     #[serde(skip_serializing)]
     pub public_keys_file: Option<String>,
     /// Time within which a read must receive 16 KiB. A slower read is aborted and retried. Only

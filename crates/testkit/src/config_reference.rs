@@ -24,6 +24,8 @@ pub struct ConfigReference<'a> {
     pub example: &'a str,
     /// Tables and their headings: `platform[].request` and so on.
     pub tables: &'a [(&'a str, &'a str)],
+    /// Accepted values that several keys have, and their names: the page describes them once.
+    pub named_values: &'a [(&'a str, &'a str)],
     /// Reads a document: the configuration as printed, and all mistakes.
     pub read: &'a dyn Fn(&str) -> (Value, Vec<Finding>),
     /// Doc comment of the field of a key in a table.
@@ -57,7 +59,7 @@ impl ConfigReference<'_> {
             findings[0].found
         );
         let example: Table = self.example.parse().unwrap();
-        let mut page = String::new();
+        let mut page = self.values_section();
         for (table, heading) in self.tables {
             page.push_str(&format!("## {heading}\n\n"));
             let places = places(&example, table);
@@ -74,10 +76,7 @@ impl ConfigReference<'_> {
                 // A key that another such table of the example lacks is needed beside others.
                 let is_required = removed.iter().any(|finding| finding.found == "is missing")
                     && places.iter().all(|place| is_given(&join(place, key)));
-                let default = match is_required {
-                    true => "none, required".to_owned(),
-                    false => self.default_of(&example, &path),
-                };
+                let default = self.default_of(&example, &path);
                 if given.is_some() && !is_required {
                     let shown = printed.as_table().and_then(|table| get(table, &path));
                     let is_default = shown.is_some_and(|value| format!("`{value}`") == default);
@@ -93,20 +92,48 @@ impl ConfigReference<'_> {
                 };
                 let docs = (self.describe)(table, key);
                 let docs = docs.unwrap_or_else(|| panic!("{general}: a field with a doc comment"));
-                let accepted = with_code(&self.accepted(&example, &path));
+                let accepted = self.accepted(&example, &path);
+                let has_section = self.tables.iter().any(|(table, _)| *table == general);
+                let accepted = if has_section {
+                    "a table".to_owned()
+                } else {
+                    self.with_names(&with_code(&accepted))
+                };
                 let mut facts = vec![format!("**Value:** {accepted}")];
-                if default != UNSET {
-                    facts.push(format!("**Default:** {default}"));
+                if is_required {
+                    facts.push("**required**".to_owned());
+                } else if default != UNSET {
+                    facts.push(format!("**default:** {default}"));
                 }
                 facts.extend((self.facts)(&general));
-                let fact = |fact: &String| format!("- {}\n", wrap(fact).replace('\n', "\n  "));
-                let facts: String = facts.iter().map(fact).collect();
+                let facts = wrap(&facts.join("; "));
                 // Links of rustdoc are code here.
                 let docs = wrap(&docs.replace("[`", "`").replace("`]", "`"));
-                page.push_str(&format!("### `{key}`\n\n{docs}\n\n{facts}\n"));
+                page.push_str(&format!("### `{key}`\n\n{docs}\n\n{facts}\n\n"));
             }
         }
         page
+    }
+
+    /// Section of the values that have names; empty without any.
+    fn values_section(&self) -> String {
+        if self.named_values.is_empty() {
+            return String::new();
+        }
+        let rows = self.named_values.iter();
+        let rows: String = rows
+            .map(|(value, name)| format!("| {name} | {value} |\n"))
+            .collect();
+        format!("## Values\n\n| value | accepted |\n|---|---|\n{rows}\n")
+    }
+
+    /// A description of accepted values, with the name of each named value in its place.
+    fn with_names(&self, accepted: &str) -> String {
+        let mut text = accepted.to_owned();
+        for (value, name) in self.named_values {
+            text = text.replace(value, &format!("[{name}](#values)"));
+        }
+        text
     }
 
     /// Whether a key of the top level is a table with a section of its own.

@@ -49,6 +49,7 @@ fn writer_configuration_reference_is_current() {
     let reference = ConfigReference {
         example: EXAMPLE,
         tables: &TABLES,
+        named_values: &[],
         read: &read,
         describe: &description,
         facts: &|_| Vec::new(),

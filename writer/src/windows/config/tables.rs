@@ -56,8 +56,8 @@ impl fmt::Display for Length {
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default, deny_unknown_fields)]
 pub struct File {
-    /// Directory of events that the store does not have yet. Required for windows with `durability =
-    /// "disk"`.
+    /// Directory of events that the store does not have yet. Windows with `durability = "store"`
+    /// need none.
     pub(super) state_dir: Option<PathBuf>,
     /// Tokens that may use some routes; see `[[token]]`.
     pub(super) token: Vec<TokenTable>,
