@@ -118,15 +118,19 @@ impl Budget {
     /// Builders of chunks from keys on disk, in partitions of up to `partition` bytes, and the
     /// bytes of all chunks.
     pub fn units(&self, largest_chunk: u64, partition: u64) -> (Builders, u64) {
-        let chunks = largest_chunk.max(MIN_CHUNKS).max(self.rest / 5);
-        let chunks =
-            chunks.min((self.rest / 2).max(self.rest.saturating_sub(self.threads * LEAST_UNIT)));
+        let beside_least_units = self.rest.saturating_sub(self.threads * LEAST_UNIT);
+        let most_chunks = beside_least_units.max(self.rest / 2);
+        let wanted_chunks = largest_chunk.max(MIN_CHUNKS).max(self.rest / 5);
+        let chunks = wanted_chunks.min(most_chunks);
         let keys = self.rest - chunks;
+
         // A thread that reads keys waits for the disk, and the others use its core. Threads with
         // less than a partition each would read keys more than once.
-        let fits = |threads: &u64| keys / threads >= partition;
-        let more = self.threads + 1..=BUILDERS_PER_THREAD * self.threads;
-        let threads = more.rev().find(fits).unwrap_or(self.threads);
+        let mut threads = BUILDERS_PER_THREAD * self.threads;
+        while threads > self.threads && keys / threads < partition {
+            threads -= 1;
+        }
+
         (
             Builders {
                 threads: threads as usize,

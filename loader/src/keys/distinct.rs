@@ -53,9 +53,10 @@ pub struct KeyChecks<'a> {
 pub fn sort_and_dedup(keys: &mut [u128], partition: usize, checks: KeyChecks<'_>) -> Distinct {
     let found = sort_and_keep_one(keys, checks.has_values);
     let partition = partition as u8;
-    match checks.has_values {
-        true => check(keys, found, checks, |record| key_of(*record, partition)),
-        false => check(keys, found, checks, |key| *key),
+    if checks.has_values {
+        check(keys, found, checks, |record| key_of(*record, partition))
+    } else {
+        check(keys, found, checks, |key| *key)
     }
 }
 
@@ -87,14 +88,14 @@ fn check(
             }
         }
     }
+
     let records = &records[..left];
-    let count = |list| count_common(records, key_of, list);
     let mut keys = records.iter().map(|record| device_key(&key_of(record)));
     Distinct {
         found: found as u64,
         left: left as u64,
-        carried_added: count(checks.carried_added),
-        carried_removed: count(checks.carried_removed),
+        carried_added: count_common(records, key_of, checks.carried_added),
+        carried_removed: count_common(records, key_of, checks.carried_removed),
         in_live: checks.live.map_or(0, |live| live.count(&mut keys)),
     }
 }
@@ -109,11 +110,24 @@ fn count_common(
     let (Some(first), Some(last)) = (records.first(), records.last()) else {
         return 0;
     };
-    let number = |key: &DeviceKey| u128::from_be_bytes(*key.as_bytes());
-    let begin = list.partition_point(|key| number(key) < key_of(first));
-    let end = list.partition_point(|key| number(key) <= key_of(last));
-    let is_common = |key: &&DeviceKey| records.binary_search_by_key(&number(key), key_of).is_ok();
-    list[begin..end].iter().filter(is_common).count() as u64
+    let begin = list.partition_point(|key| number_of(key) < key_of(first));
+    let end = list.partition_point(|key| number_of(key) <= key_of(last));
+
+    let mut common = 0;
+    for key in &list[begin..end] {
+        if records
+            .binary_search_by_key(&number_of(key), key_of)
+            .is_ok()
+        {
+            common += 1;
+        }
+    }
+    common
+}
+
+/// A key as a number of the same order.
+fn number_of(key: &DeviceKey) -> u128 {
+    u128::from_be_bytes(*key.as_bytes())
 }
 
 /// Moves the distinct ones of sorted keys to the front. Returns their number.

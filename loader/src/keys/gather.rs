@@ -62,11 +62,17 @@ impl<'m, 'd> Keys<'m, 'd> {
 
     /// Spills the partition with most segments, to keep writes large for any key distribution.
     fn spill_fullest(&self) {
-        let count = |partition: &usize| self.counts[*partition].load(Ordering::Relaxed);
-        let fullest = (0..PARTITIONS)
-            .max_by_key(count)
-            .expect("there are partitions");
-        if count(&fullest) == 0 || !self.spill_partition(fullest) {
+        let mut fullest = 0;
+        let mut most_segments = 0;
+        for (partition, count) in self.counts.iter().enumerate() {
+            let segments = count.load(Ordering::Relaxed);
+            if segments > most_segments {
+                fullest = partition;
+                most_segments = segments;
+            }
+        }
+
+        if most_segments == 0 || !self.spill_partition(fullest) {
             // Other threads are writing and will return their segments.
             self.pool.wait();
         }
@@ -75,9 +81,9 @@ impl<'m, 'd> Keys<'m, 'd> {
     /// Returns false if the partition had nothing to spill.
     fn spill_partition(&self, partition: usize) -> bool {
         let segments = self.spill.write(partition, || {
-            let segments = std::mem::take(&mut *self.full[partition].lock());
-            self.counts[partition].fetch_sub(segments.len(), Ordering::Relaxed);
-            segments
+            let taken = std::mem::take(&mut *self.full[partition].lock());
+            self.counts[partition].fetch_sub(taken.len(), Ordering::Relaxed);
+            taken
         });
         let has_any = !segments.is_empty();
         self.pool.give_back(segments);
@@ -102,14 +108,15 @@ impl<'m, 'd> Keys<'m, 'd> {
     }
 
     fn partition_keys(&self) -> Vec<u64> {
-        let count = |segments: &Mutex<Vec<Segment<'_>>>| {
-            segments
-                .lock()
-                .iter()
-                .map(|segment| segment.keys().len() as u64)
-                .sum()
-        };
-        self.full.iter().map(count).collect()
+        let mut counts = Vec::with_capacity(PARTITIONS);
+        for segments in &self.full {
+            let mut keys = 0;
+            for segment in &*segments.lock() {
+                keys += segment.keys().len() as u64;
+            }
+            counts.push(keys);
+        }
+        counts
     }
 
     /// All keys, sorted in place and deduplicated.
@@ -119,13 +126,11 @@ impl<'m, 'd> Keys<'m, 'd> {
         checks: KeyChecks<'_>,
         done: impl Fn(u64) + Sync,
     ) -> Sorted<'m> {
-        let unlocked = |segments: Mutex<_>| segments.into_inner();
-        Sorted::sort(
-            self.full.into_iter().map(unlocked).collect(),
-            threads,
-            checks,
-            done,
-        )
+        let mut partitions = Vec::with_capacity(PARTITIONS);
+        for segments in self.full {
+            partitions.push(segments.into_inner());
+        }
+        Sorted::sort(partitions, threads, checks, done)
     }
 
     /// All keys, moved to disk. Their memory is free afterwards.

@@ -124,11 +124,12 @@ impl<'m> Pool<'m> {
     }
 
     pub fn give_back(&self, segments: impl IntoIterator<Item = Segment<'m>>) {
-        let emptied = |segment: Segment<'m>| Segment { len: 0, ..segment };
-        self.free
-            .lock()
-            .used
-            .extend(segments.into_iter().map(emptied));
+        let mut free = self.free.lock();
+        for segment in segments {
+            free.used.push(Segment { len: 0, ..segment });
+        }
+        drop(free);
+
         self.returned.notify_all();
     }
 

@@ -36,20 +36,25 @@ pub fn member(shard: u16, record: u128) -> (DeviceKey, u8) {
 
 /// The values of appended keys in their records. One without a value has that of the input, or 0.
 pub fn appended_values(values: &[Option<u8>]) -> Vec<u8> {
-    values
-        .iter()
-        .map(|value| value.map_or(0, |value| APPENDED | value))
-        .collect()
+    let mut bytes = Vec::with_capacity(values.len());
+    for value in values {
+        bytes.push(match value {
+            Some(value) => APPENDED | value,
+            None => 0,
+        });
+    }
+    bytes
 }
 
 /// Sorts records and moves those with the largest value of each key to the front. Returns their
 /// number.
 pub fn sort_and_keep_largest(records: &mut [u128]) -> usize {
     // The value behind the key: the largest is the last.
-    records
-        .iter_mut()
-        .for_each(|record| *record = record.rotate_left(8));
+    for record in records.iter_mut() {
+        *record = record.rotate_left(8);
+    }
     records.sort_unstable();
+
     let mut len = 0;
     for index in 0..records.len() {
         let record = records[index];

@@ -29,35 +29,31 @@ impl<'m> Sorted<'m> {
         checks: KeyChecks<'_>,
         done: impl Fn(u64) + Sync,
     ) -> Self {
-        let unsorted = |segments| Partition {
-            segments,
-            shards: [0; SHARDS_PER_PARTITION],
-        };
-        let mut partitions: Vec<_> = partitions.into_iter().map(unsorted).collect();
-        let queue = Mutex::new(partitions.iter_mut().enumerate());
-        let work = || {
-            let (mut scratch, mut distinct) = (Vec::new(), Distinct::default());
-            while let Some((index, partition)) = next(&queue) {
-                let keys = partition.sort(index, &mut scratch, checks);
-                done(keys.left);
-                distinct = distinct.and(keys);
+        let mut sorted = Vec::with_capacity(partitions.len());
+        for segments in partitions {
+            sorted.push(Partition {
+                segments,
+                shards: [0; SHARDS_PER_PARTITION],
+            });
+        }
+
+        let queue = Mutex::new(sorted.iter_mut().enumerate());
+        let mut distinct = Distinct::default();
+        std::thread::scope(|scope| {
+            let mut workers = Vec::with_capacity(threads);
+            for _ in 0..threads {
+                workers.push(scope.spawn(|| sort_queued(&queue, checks, &done)));
             }
-            distinct
-        };
-        let distinct = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Distinct>| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads
-                .into_iter()
-                .map(join)
-                .fold(Distinct::default(), Distinct::and)
+            for worker in workers {
+                match worker.join() {
+                    Ok(keys) => distinct = distinct.and(keys),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
         });
+
         Self {
-            partitions,
+            partitions: sorted,
             distinct,
         }
     }
@@ -74,6 +70,22 @@ impl<'m> Sorted<'m> {
     }
 }
 
+/// Sorts partitions of a queue, with their indexes, until it is empty.
+fn sort_queued<'p, 'm: 'p>(
+    queue: &Mutex<impl Iterator<Item = (usize, &'p mut Partition<'m>)>>,
+    checks: KeyChecks<'_>,
+    done: &impl Fn(u64),
+) -> Distinct {
+    let mut scratch = Vec::new();
+    let mut distinct = Distinct::default();
+    while let Some((index, partition)) = next(queue) {
+        let keys = partition.sort(index, &mut scratch, checks);
+        done(keys.left);
+        distinct = distinct.and(keys);
+    }
+    distinct
+}
+
 impl Partition<'_> {
     fn keys(&self) -> impl Iterator<Item = u128> {
         self.segments
@@ -88,6 +100,7 @@ impl Partition<'_> {
         for key in self.segments.iter().flat_map(|segment| segment.keys()) {
             counts[usize::from(key[1])] += 1;
         }
+
         // Group by shard first: each sort is then short and in cache.
         let starts = starts(counts.into_iter());
         let mut offsets = starts;
@@ -101,6 +114,7 @@ impl Partition<'_> {
             scratch[*offset] = u128::from_be_bytes(*key);
             *offset += 1;
         }
+
         let mut distinct = Distinct::default();
         for (shard, bounds) in starts.windows(2).enumerate() {
             let keys = sort_and_dedup(&mut scratch[bounds[0]..bounds[1]], index, checks);
@@ -108,13 +122,14 @@ impl Partition<'_> {
                 u32::try_from(keys.left).expect("a shard holds fewer than 2³² keys");
             distinct = distinct.and(keys);
         }
+
         let shards = starts.iter().zip(self.shards);
         let mut sorted = shards
             .flat_map(|(start, keys)| &scratch[*start..*start + keys as usize])
             .map(|key| key.to_be_bytes());
-        self.segments
-            .iter_mut()
-            .for_each(|segment| segment.refill(&mut sorted));
+        for segment in &mut self.segments {
+            segment.refill(&mut sorted);
+        }
         self.segments.retain(|segment| !segment.keys().is_empty());
         distinct
     }
@@ -133,12 +148,14 @@ impl ShardKeys for Sorted<'_> {
             if first >= shards.end {
                 break;
             }
+
             let partition = &self.partitions[index];
             worker.unit.clear();
             worker
                 .unit
                 .reserve_exact(partition.shards.iter().map(|keys| *keys as usize).sum());
             worker.unit.extend(partition.keys());
+
             let starts = starts(partition.shards.iter().map(|keys| *keys as usize));
             for (shard, bounds) in (first..).zip(starts.windows(2)) {
                 let keys = &worker.unit[bounds[0]..bounds[1]];

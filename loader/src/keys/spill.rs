@@ -43,7 +43,9 @@ impl SpillFile {
 
     /// Appends the segments' keys in as few writes as possible.
     fn append(&mut self, segments: &mut [Segment<'_>]) -> io::Result<()> {
-        segments.iter_mut().for_each(Segment::fill_page);
+        for segment in segments.iter_mut() {
+            segment.fill_page();
+        }
         let mut slices: Vec<_> = segments
             .iter()
             .map(|segment| IoSlice::new(segment.keys().as_flattened()))
@@ -52,6 +54,7 @@ impl SpillFile {
             return Ok(());
         }
         write_all(&mut self.file, &mut slices)?;
+
         for key in segments.iter().flat_map(|segment| segment.keys()) {
             self.shards[usize::from(key[1])] += 1;
         }
@@ -68,8 +71,10 @@ impl SpillFile {
         block: &mut [u8],
         mut each: impl FnMut(&[[u8; KEY_BYTES]]),
     ) -> io::Result<()> {
-        let (mut offset, end) = (0, self.keys * KEY_BYTES as u64);
+        let end = self.keys * KEY_BYTES as u64;
+        let mut offset = 0;
         let mut retried = false;
+
         while offset < end {
             let len = block.len().min((end - offset) as usize);
             match self.file.read_exact_at(&mut block[..len], offset) {
@@ -81,6 +86,7 @@ impl SpillFile {
                 }
                 read => read?,
             }
+
             retried = false;
             each(block[..len].as_chunks().0);
             offset += len as u64;
@@ -154,6 +160,7 @@ impl<'d> Spill<'d> {
         if self.has_failed() {
             return take();
         }
+
         let written = self.files().map(|files| {
             let mut file = files[partition].lock();
             // The previous holder of the lock may have written partially.
@@ -170,6 +177,7 @@ impl<'d> Spill<'d> {
                 Err(error) => self.fail(self.dir.failed(error, self.bytes())),
             }
         });
+
         if let Err(error) = written {
             self.fail(error);
         }

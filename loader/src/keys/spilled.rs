@@ -117,6 +117,7 @@ impl Units<'_> {
             ..=MAX_PASSES => Vec::new(),
             _ => self.split(file, &runs, worker)?,
         };
+
         let mut files = files.drain(..);
         for run in runs {
             let part = files.next();
@@ -129,10 +130,10 @@ impl Units<'_> {
                 Some(shard) => self.piecewise(partition, source, shard, worker, each)?,
                 None => self.unit(partition, source, run, worker, each)?,
             };
-            let Some(sorted) = sorted else {
-                return Ok(None);
-            };
-            distinct = distinct.and(sorted);
+            match sorted {
+                Some(sorted) => distinct = distinct.and(sorted),
+                None => return Ok(None),
+            }
         }
         Ok(Some(distinct))
     }
@@ -146,17 +147,15 @@ impl Units<'_> {
         worker: &mut Worker,
         each: &mut dyn FnMut(u16, &[u128]) -> bool,
     ) -> Result<Option<Distinct>, SpillError> {
-        let count = |shard| {
-            if run.contains(&shard) {
-                file.shards[shard] as usize
-            } else {
-                0
-            }
-        };
-        let starts = starts((0..SHARDS_PER_PARTITION).map(count));
+        let mut counts = [0; SHARDS_PER_PARTITION];
+        for shard in run.clone() {
+            counts[shard] = file.shards[shard] as usize;
+        }
+        let starts = starts(counts.into_iter());
         if starts[SHARDS_PER_PARTITION] == 0 {
             return Ok(Some(Distinct::default()));
         }
+
         let Worker { unit, block } = worker;
         let mut offsets = starts;
         let mut has_changed = false;
@@ -165,12 +164,11 @@ impl Units<'_> {
                 let shard = usize::from(key[1]);
                 if run.contains(&shard) {
                     let offset = &mut offsets[shard];
-                    match unit[..]
-                        .get_mut(*offset)
-                        .filter(|_| *offset < starts[shard + 1])
-                    {
-                        Some(slot) => *slot = u128::from_be_bytes(*key),
-                        None => has_changed = true,
+                    match unit.get_mut(*offset) {
+                        Some(slot) if *offset < starts[shard + 1] => {
+                            *slot = u128::from_be_bytes(*key);
+                        }
+                        _ => has_changed = true,
                     }
                     *offset += 1;
                 }
@@ -182,6 +180,7 @@ impl Units<'_> {
                 dir: self.spilled.dir.shown(),
             });
         }
+
         let mut distinct = Distinct::default();
         for shard in run {
             let keys = &mut unit[starts[shard]..starts[shard + 1]];
@@ -209,7 +208,9 @@ impl Units<'_> {
         let unit = &mut unit[..self.unit_keys];
         // Sorts would dominate if each left less than a quarter free.
         let most = self.unit_keys / 4 * 3;
-        let (mut len, mut too_large) = (0, false);
+        let mut len = 0;
+        let mut too_large = false;
+
         let read = file.read(block, |keys| {
             if too_large {
                 return;
@@ -226,6 +227,7 @@ impl Units<'_> {
                 len += 1;
             }
         });
+
         self.check(read)?;
         if too_large {
             let needed = file.shards[local_shard] * KEY_BYTES as u64;
@@ -235,9 +237,14 @@ impl Units<'_> {
                 needed: needed >> 20,
             });
         }
+
         let sorted = sort_and_dedup(&mut unit[..len], partition, self.checks);
         let keys = &unit[..sorted.left as usize];
-        Ok((keys.is_empty() || each(shard as u16, keys)).then_some(sorted))
+        if keys.is_empty() || each(shard as u16, keys) {
+            Ok(Some(sorted))
+        } else {
+            Ok(None)
+        }
     }
 
     /// Copies the keys to one unnamed file per run.
@@ -251,17 +258,20 @@ impl Units<'_> {
         for (index, run) in runs.iter().enumerate() {
             run_of[run.clone()].fill(Some(index));
         }
+
         let dir = self.spilled.dir;
-        let mut files: Vec<SpillFile> = runs
-            .iter()
-            .map(|_| Ok(SpillFile::empty(dir.create_file()?)))
-            .collect::<Result<_, _>>()?;
+        let mut files = Vec::with_capacity(runs.len());
+        for _ in runs {
+            files.push(SpillFile::empty(dir.create_file()?));
+        }
+
         // Every --memory leaves each buffer many keys.
         let Worker { unit, block } = worker;
         let mut buffers: Vec<(&mut [u128], usize)> = unit
             .chunks_mut(self.unit_keys / runs.len())
             .map(|buffer| (buffer, 0))
             .collect();
+
         let mut bytes = Vec::with_capacity(block.len());
         let mut failed = None;
         let read = from.read(block, |keys| {
@@ -281,6 +291,7 @@ impl Units<'_> {
             }
         });
         self.check(read)?;
+
         for (file, (buffer, len)) in files.iter_mut().zip(buffers) {
             failed = failed.or_else(|| write(file, &buffer[..len], &mut bytes).err());
         }
