@@ -102,16 +102,20 @@ fn find_field(
     name: &str,
     column: &Column,
 ) -> Result<Option<usize>, InputError> {
-    let is_named = |index: &usize| fields[*index].name().trim() == name.trim();
-    let mut found = (0..fields.len()).filter(is_named);
-    let first = found.next();
-    if found.next().is_some() {
-        return Err(InputError::ColumnTwice {
-            input: input.to_owned(),
-            column: column.name.clone(),
-        });
+    let mut found = None;
+    for (index, field) in fields.iter().enumerate() {
+        if field.name().trim() != name.trim() {
+            continue;
+        }
+        if found.is_some() {
+            return Err(InputError::ColumnTwice {
+                input: input.to_owned(),
+                column: column.name.clone(),
+            });
+        }
+        found = Some(index);
     }
-    Ok(first)
+    Ok(found)
 }
 
 /// Names of the columns, and of the members of structs.

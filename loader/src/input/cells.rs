@@ -40,13 +40,12 @@ impl Cells {
         let text = &text[hole(text).unwrap_or(0)..];
         self.bytes
             .extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
-        let (end, rejected) = (self.bytes.len(), Some(reason));
         self.values.push(Cell {
             line,
             column: 0,
-            end,
+            end: self.bytes.len(),
             value: None,
-            rejected,
+            rejected: Some(reason),
         });
         self.end_row();
     }

@@ -95,19 +95,26 @@ pub fn foreign(head: &[u8], delimiter: Option<u8>) -> Option<&'static str> {
         Compression::Zstd => return Some("zstd data within compressed data"),
         Compression::None => {}
     }
-    // A magic of letters and digits may be the beginning of an id: the first of a sorted part.
+
     let controls = count_controls(head, delimiter);
-    let has_control = controls > 0;
-    let is_certain = |magic: &[u8]| has_control || !magic.iter().all(u8::is_ascii_alphanumeric);
-    let mut known = MAGICS.iter().chain(&ENCODINGS);
-    let known = known.find(|(magic, _)| head.starts_with(magic) && is_certain(magic));
-    if let Some((_, name)) = known {
-        return Some(name);
+    for (magic, name) in MAGICS.iter().chain(&ENCODINGS) {
+        // A magic of letters and digits may be the beginning of an id: the first of a sorted part.
+        let is_certain = controls > 0 || !magic.iter().all(u8::is_ascii_alphanumeric);
+        if is_certain && head.starts_with(magic) {
+            return Some(name);
+        }
     }
+
     if head.get(257..262) == Some(b"ustar") {
         return Some("a tar archive");
     }
-    of_bytes(head, controls).or_else(|| is_markup(head).then_some("markup (HTML or XML), not rows"))
+    if let Some(name) = of_bytes(head, controls) {
+        return Some(name);
+    }
+    if is_markup(head) {
+        return Some("markup (HTML or XML), not rows");
+    }
+    None
 }
 
 /// Zeros in a row that are no text: a part that a crash or an unfinished copy did not write.
@@ -122,12 +129,16 @@ pub fn hole(row: &[u8]) -> Option<usize> {
 /// Whether a malformed row begins compressed, packed or binary data: part of a file that was joined
 /// to text, or a hole in it. It has few rows, so its ids would be lost within the limit.
 pub fn is_packed(row: &[u8]) -> bool {
-    let is_certain = |magic: &[u8]| magic.iter().any(|byte| is_control(byte) || *byte >= 0x80);
-    Compression::of(row) != Compression::None
-        || hole(row).is_some()
-        || MAGICS
-            .iter()
-            .any(|(magic, _)| row.starts_with(magic) && is_certain(magic))
+    if Compression::of(row) != Compression::None || hole(row).is_some() {
+        return true;
+    }
+    for (magic, _) in &MAGICS {
+        let is_certain = magic.iter().any(|byte| is_control(byte) || *byte >= 0x80);
+        if is_certain && row.starts_with(magic) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Recognizes wide encodings and binary data by their zeros and control characters.
@@ -144,12 +155,17 @@ fn of_bytes(head: &[u8], controls: usize) -> Option<&'static str> {
 /// Control characters that no text has. In csv, Hive and others write some between cells and within
 /// them: `^A` to `^C`, and the separators of ASCII.
 fn count_controls(head: &[u8], delimiter: Option<u8>) -> usize {
-    let is_separator = |byte: &u8| {
-        delimiter.is_some() && matches!(byte, 1..=3 | 28..=31) || Some(*byte) == delimiter
-    };
-    head.iter()
-        .filter(|byte| is_control(byte) && !is_separator(byte))
-        .count()
+    let mut controls = 0;
+    for byte in head {
+        let is_separator = match delimiter {
+            Some(delimiter) => matches!(byte, 1..=3 | 28..=31) || *byte == delimiter,
+            None => false,
+        };
+        if is_control(byte) && !is_separator {
+            controls += 1;
+        }
+    }
+    controls
 }
 
 /// Whether a byte is a control character other than white space and escape.

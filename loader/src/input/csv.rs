@@ -215,8 +215,13 @@ fn read_rows<R: Read>(
         next_line = table.read_row(reader, position, &mut record)?;
     }
     // A blank cell is no name, though a header may end with a delimiter.
-    let names = header.iter().map(trim).filter(|name| !name.is_empty());
-    let names: HashSet<&[u8]> = names.collect();
+    let mut names: HashSet<&[u8]> = HashSet::new();
+    for cell in &header {
+        let name = trim(cell);
+        if !name.is_empty() {
+            names.insert(name);
+        }
+    }
 
     let mut decoded = Vec::new();
     while let Some(line) = next_line {
@@ -345,26 +350,32 @@ pub fn find_columns(
         .iter()
         .map(|cell| String::from_utf8_lossy(trim(cell)))
         .collect();
-    let find = |column: &Column| {
+
+    let mut indexes = Vec::with_capacity(columns.len());
+    for column in columns {
         let wanted = trim(column.name.as_bytes());
         let mut found = (0..names.len()).filter(|index| names[*index].as_bytes() == wanted);
         match (found.next(), found.next()) {
-            (Some(index), None) => Ok(index),
-            (Some(_), Some(_)) => Err(InputError::ColumnTwice {
-                input: name.to_owned(),
-                column: column.name.clone(),
-            }),
-            (None, _) => Err(InputError::Column {
-                input: name.to_owned(),
-                column: column.name.clone(),
-                found: match names.len() {
-                    0 => "none: it is empty".to_owned(),
-                    count => listed(names.iter(), count),
-                },
-            }),
+            (Some(index), None) => indexes.push(index),
+            (Some(_), Some(_)) => {
+                return Err(InputError::ColumnTwice {
+                    input: name.to_owned(),
+                    column: column.name.clone(),
+                });
+            }
+            (None, _) => {
+                return Err(InputError::Column {
+                    input: name.to_owned(),
+                    column: column.name.clone(),
+                    found: match names.len() {
+                        0 => "none: it is empty".to_owned(),
+                        count => listed(names.iter(), count),
+                    },
+                });
+            }
         }
-    };
-    columns.iter().map(find).collect()
+    }
+    Ok(indexes)
 }
 
 /// The same in a file, which may lack the header.
@@ -402,13 +413,16 @@ fn count_columns(
 ) -> Result<Vec<usize>, InputError> {
     let mut indexes = Vec::new();
     for column in columns {
-        let index = column_index(&column.name).filter(|index| *index < first.len());
-        let index = index.ok_or_else(|| InputError::ColumnNumber {
-            input: name.to_owned(),
-            column: column.name.clone(),
-            cells: first.len(),
-        })?;
-        indexes.push(index);
+        match column_index(&column.name) {
+            Some(index) if index < first.len() => indexes.push(index),
+            _ => {
+                return Err(InputError::ColumnNumber {
+                    input: name.to_owned(),
+                    column: column.name.clone(),
+                    cells: first.len(),
+                });
+            }
+        }
     }
     Ok(indexes)
 }
@@ -441,9 +455,10 @@ fn visible(name: &str) -> String {
 
 /// A header's name, or a note instead of one that could be an id.
 fn shown(name: &str) -> &str {
-    match could_be_id(name) {
-        true => "(hidden: looks like an id, is the header row missing?)",
-        false => name,
+    if could_be_id(name) {
+        "(hidden: looks like an id, is the header row missing?)"
+    } else {
+        name
     }
 }
 

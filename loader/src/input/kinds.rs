@@ -38,8 +38,13 @@ impl FromStr for Kinds {
     /// Parses `KIND[,KIND]`.
     fn from_str(text: &str) -> Result<Self, KindsError> {
         let named: Vec<IdKind> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
-        let kinds = Reading::NARROWEST_FIRST.into_iter();
-        let kinds = Self(kinds.filter(|kind| named.contains(kind)).collect());
+        let mut ordered = Vec::with_capacity(named.len());
+        for kind in Reading::NARROWEST_FIRST {
+            if named.contains(&kind) {
+                ordered.push(kind);
+            }
+        }
+        let kinds = Self(ordered);
 
         for kind in &kinds.0 {
             let mut others = Vec::new();

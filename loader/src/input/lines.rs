@@ -20,7 +20,10 @@ pub fn read_blocks(
     mut send: impl FnMut(Block) -> bool,
 ) -> io::Result<()> {
     let mut bytes = pool.take(BLOCK_BYTES);
-    let (mut filled, mut first_row, mut skipping) = (0, 1, false);
+    let mut filled = 0;
+    let mut first_row = 1;
+    let mut skipping = false;
+
     loop {
         let count = reader.read(&mut bytes[filled..])?;
         if count == 0 {
@@ -34,6 +37,7 @@ pub fn read_blocks(
             }
             return Ok(());
         }
+
         let mut end = filled + count;
         if skipping {
             // The rest of a truncated line.
@@ -48,12 +52,14 @@ pub fn read_blocks(
         if filled < bytes.len() {
             continue;
         }
+
         match memchr::memrchr(b'\n', &bytes) {
             Some(last) => {
                 let mut next = pool.take(BLOCK_BYTES);
                 let rest = &bytes[last + 1..];
                 next[..rest.len()].copy_from_slice(rest);
                 filled = rest.len();
+
                 let rows = memchr::memchr_iter(b'\n', &bytes[..=last]).count() as u64;
                 let block = Block {
                     source,

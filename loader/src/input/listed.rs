@@ -45,11 +45,11 @@ impl Listed {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
-            .build();
-        let runtime = runtime.map_err(|source| InputError::Open {
-            input: url.to_owned(),
-            source,
-        })?;
+            .build()
+            .map_err(|source| InputError::Open {
+                input: url.to_owned(),
+                source,
+            })?;
         let objects = runtime.block_on(prefix.list()).map_err(failed)?;
 
         let names: Vec<&str> = objects.iter().map(ListedObject::name).collect();
@@ -115,10 +115,11 @@ async fn table_outside(prefix: &Prefix) -> Result<Option<(String, TableFormat)>,
     while !folder.is_empty() {
         folder = folder.rsplit_once('/').map_or("", |(outside, _)| outside);
         for part in TableFormat::FOLDERS {
-            let part = format!("{folder}/{part}");
-            let part = part.trim_start_matches('/');
-            let names = prefix.first_names(part, MAX_LOG_NAMES).await?;
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let path = format!("{folder}/{part}");
+            let path = path.trim_start_matches('/');
+            let listed = prefix.first_names(path, MAX_LOG_NAMES).await?;
+
+            let names: Vec<&str> = listed.iter().map(String::as_str).collect();
             if let Some(table) = TableFormat::among(&names) {
                 return Ok(Some(table));
             }

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -109,7 +109,6 @@ pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
     let mut sources = Vec::new();
     let mut folders = TableFolders::default();
     for input in inputs {
-        let path = PathBuf::from(input);
         if input == "-" {
             if sources.contains(&Source::Stdin) {
                 return Err(InputError::StdinTwice);
@@ -117,10 +116,13 @@ pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
             sources.push(Source::Stdin);
             continue;
         }
+
+        let path = PathBuf::from(input);
         if path.exists() {
             add_path(path, &mut folders, &mut sources)?;
             continue;
         }
+
         let shown = path.display().to_string();
         if shown.contains("://") {
             match of_url(&shown)? {
@@ -132,6 +134,7 @@ pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
             }
             continue;
         }
+
         let pattern = input.to_str().filter(|text| text.contains(WILDCARDS));
         let Some(pattern) = pattern else {
             // Ids have 12 characters or more.
@@ -143,6 +146,7 @@ pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
             };
             return Err(InputError::Missing { input });
         };
+
         let before = sources.len();
         for found in matches(pattern)? {
             folders.refuse_table(&found)?;
@@ -197,18 +201,18 @@ fn add_path(
 
 /// Source of a URL: an object, a prefix, or a local file.
 fn of_url(url: &str) -> Result<Source, InputError> {
-    if let Some(path) = url
-        .strip_prefix("file://")
-        .filter(|path| path.starts_with('/'))
+    if let Some(path) = url.strip_prefix("file://")
+        && path.starts_with('/')
     {
         let path = PathBuf::from(path);
-        return match path.exists() {
-            true => Ok(Source::File(path)),
-            false => Err(InputError::Missing {
-                input: url.to_owned(),
-            }),
-        };
+        if path.exists() {
+            return Ok(Source::File(path));
+        }
+        return Err(InputError::Missing {
+            input: url.to_owned(),
+        });
     }
+
     let checked = if Prefix::is_prefix(url) {
         Prefix::check_url(url)
     } else {
@@ -251,6 +255,7 @@ impl Opened {
             inner: open(source)?,
             bytes: Arc::clone(bytes),
         };
+
         let failed = |error| InputError::open(&name, error);
         let (magic, whole) = peek(reader, 4).map_err(failed)?;
         let compression = Compression::of(&magic);
@@ -266,6 +271,7 @@ impl Opened {
                 Box::new(decoder)
             }
         };
+
         let mut opened = Self {
             name,
             reader,
@@ -273,6 +279,7 @@ impl Opened {
             text_bytes: 0,
             line_ends: LineEnds::default(),
         };
+
         let reader = std::mem::replace(&mut opened.reader, Box::new(io::empty()));
         let (head, whole) = peek(reader, HEAD_BYTES).map_err(|error| opened.failed(error))?;
         if let Some(found) = foreign(&head, delimiter) {
@@ -292,7 +299,9 @@ impl Opened {
 
     /// The error for a failed read at the current offset.
     pub fn failed(&self, source: io::Error) -> InputError {
-        let (input, offset) = (self.name.clone(), self.text_bytes);
+        let input = self.name.clone();
+        let offset = self.text_bytes;
+
         match (self.compression, store_error(source)) {
             (_, Ok(source)) => InputError::Fetch {
                 input,
@@ -321,21 +330,16 @@ impl Opened {
 }
 
 fn open(source: &Source) -> Result<Box<dyn Read + Send>, InputError> {
-    let failed = |error| InputError::Open {
-        input: source.name(),
-        source: error,
-    };
     match source {
         Source::Stdin => Ok(Box::new(io::stdin())),
         Source::Batches(_) => unreachable!("their layout is read without opening them"),
         Source::File(path) => {
-            let file = File::open(path).map_err(failed)?;
-            if file.metadata().map_err(failed)?.is_dir() {
-                return Err(InputError::Directory {
-                    input: source.name(),
-                });
+            let input = source.name();
+            match open_file(path) {
+                Ok(Some(file)) => Ok(Box::new(file)),
+                Ok(None) => Err(InputError::Directory { input }),
+                Err(source) => Err(InputError::Open { input, source }),
             }
-            Ok(Box::new(file))
         }
         Source::Listed(object) => Ok(Box::new(object.open())),
         Source::Remote(url) => {
@@ -345,6 +349,15 @@ fn open(source: &Source) -> Result<Box<dyn Read + Send>, InputError> {
             })?))
         }
     }
+}
+
+/// Opens a file; `None` if it is a folder.
+fn open_file(path: &Path) -> io::Result<Option<File>> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Ok(None);
+    }
+    Ok(Some(file))
 }
 
 /// The first bytes of a reader, and a reader that begins with them.

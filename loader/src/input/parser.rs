@@ -19,7 +19,7 @@ use super::layout::{Column, Input, Layout};
 use super::lines::{self, without_mark};
 use super::ndjson::{self, Members, RowValue};
 use super::open::Source;
-use super::rejects::{self, PrivateFile, Reason};
+use super::rejects::{self, PrivateFile, Reason, RowName};
 use super::sink::{Counts, InputCounts, KeySink};
 use super::value;
 use crate::progress::Progress;
@@ -95,11 +95,13 @@ impl<'a> Parser<'a> {
             // Held while waiting: the others could get no block either.
             let block = blocks.lock().recv();
             let Ok(block) = block else { return };
+
             self.parse(&block);
             sink.take(&self.keys, &self.values);
             self.counts.keys += self.keys.len() as u64;
             self.keys.clear();
             self.values.clear();
+
             let counts = take(&mut self.counts);
             self.by_source.add_to(block.source, &counts);
             if let Some(rejects) = self.rejects {
@@ -126,7 +128,7 @@ impl<'a> Parser<'a> {
                         line: row,
                         column: None,
                     };
-                    self.value(&mut pending, position, kinds, (line, Some(0)));
+                    self.value(&mut pending, position, kinds, line, Some(0));
                     row += 1;
                 }
                 self.counts.rows += row - first;
@@ -136,8 +138,13 @@ impl<'a> Parser<'a> {
                     vec![RowValue::Absent; columns.len() + self.input.value.iter().len()];
                 self.counts.seen.resize(found.len(), false);
                 for (row, line) in (*first..).zip(lines::lines(bytes)) {
+                    let position = Position {
+                        source: block.source,
+                        line: row,
+                        column: None,
+                    };
                     let line = without_mark(line);
-                    self.object(&mut pending, (block.source, row), columns, line, &mut found);
+                    self.object(&mut pending, position, columns, line, &mut found);
                 }
             }
             (
@@ -150,28 +157,26 @@ impl<'a> Parser<'a> {
                 for value in values {
                     let text = &bytes[start..value.end];
                     start = value.end;
-                    let column = &columns[value.column];
-                    let origin = |column| Position {
+
+                    let mut position = Position {
                         source: block.source,
                         line: value.line,
-                        column,
+                        column: None,
                     };
-                    let position = origin(Some(value.column));
-                    match value.rejected {
-                        None => {
-                            let id = (text, value.value);
-                            self.value(&mut pending, position, &column.kinds, id);
-                        }
-                        Some(reason) => {
-                            self.counts.values += 1;
-                            self.reject_now(&mut pending, origin(None), reason, text);
-                        }
+                    if let Some(reason) = value.rejected {
+                        self.counts.values += 1;
+                        self.reject_now(&mut pending, position, reason, text);
+                        continue;
                     }
+                    position.column = Some(value.column);
+                    let kinds = &columns[value.column].kinds;
+                    self.value(&mut pending, position, kinds, text, value.value);
                 }
                 self.counts.rows += rows;
             }
             _ => unreachable!("each layout has its own form of block"),
         }
+
         self.finish(&mut pending);
     }
 
@@ -180,7 +185,7 @@ impl<'a> Parser<'a> {
     fn object<'b>(
         &mut self,
         pending: &mut Vec<PendingValue<'b>>,
-        (source, row): (usize, u64),
+        row: Position,
         columns: &'a [Column],
         line: &'b [u8],
         found: &mut [RowValue<'b>],
@@ -189,26 +194,21 @@ impl<'a> Parser<'a> {
             return;
         }
         self.counts.rows += 1;
-        let reason = match line.len() > MAX_ROW_BYTES {
-            true => Some(Reason::TooLong),
-            false => self
-                .members
-                .find(line, found)
-                .err()
-                .map(|_| Reason::Malformed),
+        let reason = if line.len() > MAX_ROW_BYTES {
+            Some(Reason::TooLong)
+        } else if self.members.find(line, found).is_err() {
+            Some(Reason::Malformed)
+        } else {
+            None
         };
         if let Some(reason) = reason {
-            let position = Position {
-                source,
-                line: row,
-                column: None,
-            };
             for _ in 0..ndjson::elements(line) {
                 self.counts.values += 1;
-                self.reject_now(pending, position, reason, line);
+                self.reject_now(pending, row, reason, line);
             }
             return;
         }
+
         for (seen, found) in self.counts.seen.iter_mut().zip(&*found) {
             *seen |= *found != RowValue::Absent;
         }
@@ -218,21 +218,21 @@ impl<'a> Parser<'a> {
             Some(RowValue::Integer(number)) => value::parse(number.to_string().as_bytes()),
             Some(_) => None,
         };
+
         for (index, column) in columns.iter().enumerate() {
             let position = Position {
-                source,
-                line: row,
                 column: Some(index),
+                ..row
             };
             match &found[index] {
                 RowValue::Text(Cow::Borrowed(text)) => {
-                    self.value(pending, position, &column.kinds, (text.as_bytes(), value));
+                    self.value(pending, position, &column.kinds, text.as_bytes(), value);
                 }
                 RowValue::Text(Cow::Owned(text)) => {
-                    self.value_now(pending, position, &column.kinds, (text.as_bytes(), value));
+                    self.value_now(pending, position, &column.kinds, text.as_bytes(), value);
                 }
                 RowValue::Absent | RowValue::Null => {
-                    self.value(pending, position, &column.kinds, (b"", value))
+                    self.value(pending, position, &column.kinds, b"", value);
                 }
                 RowValue::Integer(number) => {
                     let mut digits = [0; 40];
@@ -240,7 +240,7 @@ impl<'a> Parser<'a> {
                     write!(rest, "{number}").expect("an i128 has 40 characters at most");
                     let left = rest.len();
                     let digits = &digits[..digits.len() - left];
-                    self.value_now(pending, position, &column.kinds, (digits, value));
+                    self.value_now(pending, position, &column.kinds, digits, value);
                 }
                 RowValue::Fraction => {
                     self.counts.values += 1;
@@ -269,12 +269,14 @@ impl<'a> Parser<'a> {
         pending: &mut Vec<PendingValue<'b>>,
         position: Position,
         kinds: &Kinds,
-        (text, value): (&'b [u8], Option<u8>),
+        text: &'b [u8],
+        value: Option<u8>,
     ) {
         self.counts.values += 1;
         if text.len() > MAX_ROW_BYTES {
             return self.reject_now(pending, position, Reason::TooLong, text);
         }
+
         let Reading { kind, case } = kinds.reading(text);
         let case = self.input.case.unwrap_or(case);
         // A digest waits for no hash, and only to keep the order of rows.
@@ -300,6 +302,7 @@ impl<'a> Parser<'a> {
                 Err(unusable) => self.reject(position, unusable.into(), text),
             };
         }
+
         self.batch.push(&self.input.keys, kind, case, text);
         pending.push(PendingValue {
             position,
@@ -318,11 +321,12 @@ impl<'a> Parser<'a> {
         pending: &mut Vec<PendingValue<'_>>,
         position: Position,
         kinds: &Kinds,
-        id: (&[u8], Option<u8>),
+        text: &[u8],
+        value: Option<u8>,
     ) {
         self.finish(pending);
         let mut pending = Vec::with_capacity(1);
-        self.value(&mut pending, position, kinds, id);
+        self.value(&mut pending, position, kinds, text, value);
         self.finish(&mut pending);
     }
 
@@ -342,8 +346,11 @@ impl<'a> Parser<'a> {
     /// Appends the batch's keys, and counts or records its values without one.
     fn finish(&mut self, pending: &mut Vec<PendingValue<'_>>) {
         let mut values = pending.drain(..);
-        let (mut batch, mut keys) = (take(&mut self.batch), take(&mut self.keys));
-        let (begin, mut has_rejected) = (keys.len(), false);
+        let mut batch = take(&mut self.batch);
+        let mut keys = take(&mut self.keys);
+        let begin = keys.len();
+        let mut has_rejected = false;
+
         batch.finish(&self.input.keys, &mut keys, |result| {
             let PendingValue {
                 position,
@@ -368,19 +375,23 @@ impl<'a> Parser<'a> {
                 (Err(unusable), _) => self.reject(position, unusable.into(), text),
             }
         });
+
         if has_rejected {
             // An input with values has one key per usable id.
             let mut kept = begin;
             for index in begin..keys.len() {
                 if self.values[index] != REJECTED {
-                    (keys[kept], self.values[kept]) = (keys[index], self.values[index]);
+                    keys[kept] = keys[index];
+                    self.values[kept] = self.values[index];
                     kept += 1;
                 }
             }
             keys.truncate(kept);
             self.values.truncate(kept);
         }
-        (self.batch, self.keys) = (batch, keys);
+
+        self.batch = batch;
+        self.keys = keys;
     }
 
     #[cold]
@@ -398,8 +409,11 @@ impl<'a> Parser<'a> {
                 line,
                 column,
             } = position;
-            let column = column.map(|index| &*self.input.layout.columns()[index].name);
-            let row = (&*self.names[source], line, column);
+            let row = RowName {
+                input: &self.names[source],
+                line,
+                column: column.map(|index| &*self.input.layout.columns()[index].name),
+            };
             rejects::append_row(&mut self.rejected, row, reason, text);
         }
     }

@@ -17,15 +17,20 @@ pub const WILDCARDS: [char; 3] = ['*', '?', '['];
 /// Paths that match a pattern, sorted. A name that is not UTF-8 matches by its text with
 /// replacement characters; `glob::glob` leaves out such files.
 pub fn matches(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
-    let (root, rest) = match pattern.strip_prefix('/') {
-        Some(rest) => ("/", rest),
-        None => ("", pattern),
-    };
-    let parts: Result<Vec<_>, _> = rest.split('/').map(Pattern::new).collect();
-    let parts = parts.map_err(|source| InputError::Pattern {
-        input: pattern.to_owned(),
-        source,
-    })?;
+    let mut root = "";
+    let mut rest = pattern;
+    if let Some(below_root) = pattern.strip_prefix('/') {
+        root = "/";
+        rest = below_root;
+    }
+    let mut parts = Vec::new();
+    for part in rest.split('/') {
+        parts.push(Pattern::new(part).map_err(|source| InputError::Pattern {
+            input: pattern.to_owned(),
+            source,
+        })?);
+    }
+
     let mut found = Vec::new();
     add_matches(Path::new(root), &parts, &mut found)?;
     found.sort_unstable();
@@ -49,13 +54,6 @@ fn add_matches(
     parts: &[Pattern],
     found: &mut Vec<PathBuf>,
 ) -> Result<(), InputError> {
-    let failed = |path: &Path, source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
-        _ => Err(InputError::Open {
-            input: path.display().to_string(),
-            source,
-        }),
-    };
     let [part, rest @ ..] = parts else {
         found.push(folder.to_owned());
         return Ok(());
@@ -65,9 +63,10 @@ fn add_matches(
         let path = folder.join(part.as_str());
         return match path.symlink_metadata() {
             Ok(_) => add_matches(&path, rest, found),
-            Err(error) => failed(&path, error),
+            Err(error) => unreadable(&path, error),
         };
     }
+
     if is_recursive {
         add_matches(folder, rest, found)?;
     }
@@ -78,12 +77,13 @@ fn add_matches(
     };
     let entries = match listed.read_dir() {
         Ok(entries) => entries,
-        Err(error) => return failed(listed, error),
+        Err(error) => return unreadable(listed, error),
     };
+
     for entry in entries {
         let name = match entry {
             Ok(entry) => entry.file_name(),
-            Err(error) => return failed(listed, error),
+            Err(error) => return unreadable(listed, error),
         };
         let shown = name.to_string_lossy();
         if is_left_out(&shown, part) {
@@ -100,6 +100,17 @@ fn add_matches(
         }
     }
     Ok(())
+}
+
+/// An error, unless a path does not exist: then nothing matches.
+fn unreadable(path: &Path, source: io::Error) -> Result<(), InputError> {
+    match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
+        _ => Err(InputError::Open {
+            input: path.display().to_string(),
+            source,
+        }),
+    }
 }
 
 /// Whether a name is one of another program's own. A folder such as `_day=24` is a partition, with

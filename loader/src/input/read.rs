@@ -14,7 +14,7 @@ use super::parser::Parser;
 use super::rejects::PrivateFile;
 use super::sink::{Counts, InputCounts, KeySink};
 use super::{batch_reader, csv, lines, parquet};
-use crate::progress::Progress;
+use crate::progress::{Bytes, Progress};
 
 /// More readers would only wait for the parsers.
 const MAX_READERS: usize = 4;
@@ -40,33 +40,36 @@ pub fn read<S: KeySink>(
     // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
     let blocks = Arc::new(Mutex::new(receiver));
     expect(progress, &input.sources);
+
     let most_readers = if input.sources.iter().any(Source::is_remote) {
         MAX_REMOTE_READERS
     } else {
         MAX_READERS.min(sinks.len())
     };
-    let readers = input.sources.len().min(most_readers);
+
     std::thread::scope(|scope| {
-        let (pool, next_source) = ((&pool, progress), &next_source);
-        let readers: Vec<_> = (0..readers)
-            .map(|_| {
-                let sender = sender.clone();
-                scope.spawn(move || read_sources(input, next_source, pool, sender))
-            })
-            .collect();
+        let pool = &pool;
+        let next_source = &next_source;
+        let mut readers = Vec::new();
+        for _ in 0..input.sources.len().min(most_readers) {
+            let sender = sender.clone();
+            readers.push(
+                scope.spawn(move || read_sources(input, next_source, pool, progress, sender)),
+            );
+        }
         drop(sender);
-        let parsers: Vec<_> = sinks
-            .iter_mut()
-            .map(|sink| {
-                let mut parser = Parser::new(input, rejects);
-                let blocks = Arc::clone(&blocks);
-                scope.spawn(move || {
-                    parser.run(&blocks, pool.0, sink, progress);
-                    parser.by_source
-                })
-            })
-            .collect();
+
+        let mut parsers = Vec::with_capacity(sinks.len());
+        for sink in sinks {
+            let mut parser = Parser::new(input, rejects);
+            let blocks = Arc::clone(&blocks);
+            parsers.push(scope.spawn(move || {
+                parser.run(&blocks, pool, sink, progress);
+                parser.by_source
+            }));
+        }
         drop(blocks);
+
         let mut counts = InputCounts::new(input.sources.len());
         for parser in parsers {
             let counted = parser
@@ -79,6 +82,7 @@ pub fn read<S: KeySink>(
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
+
         progress.check()?;
         check_members(input, &counts.total())?;
         Ok(counts)
@@ -97,7 +101,7 @@ fn check_members(input: &Input, counts: &Counts) -> Result<(), InputError> {
     let in_columns: u64 = counts.columns.iter().map(|column| column.malformed).sum();
     let no_object = counts.malformed() - in_columns;
     let objects = counts.rows - no_object.min(counts.rows);
-    match absent_members(input, counts).next() {
+    match absent_member(input, counts) {
         Some(_) if objects == 0 && counts.rows > 0 => {
             Err(InputError::NoObject { rows: counts.rows })
         }
@@ -109,59 +113,67 @@ fn check_members(input: &Input, counts: &Counts) -> Result<(), InputError> {
     }
 }
 
-/// Columns of NDJSON that no row has.
-fn absent_members<'i>(input: &'i Input, counts: &Counts) -> impl Iterator<Item = &'i str> {
-    let columns = match &input.layout {
-        Layout::Ndjson { columns } => columns.iter().chain(&input.value),
-        _ => [].iter().chain(&None),
+/// The first column of NDJSON that no row has.
+fn absent_member<'i>(input: &'i Input, counts: &Counts) -> Option<&'i str> {
+    let Layout::Ndjson { columns } = &input.layout else {
+        return None;
     };
-    let seen = counts.seen.iter().copied().chain(std::iter::repeat(false));
-    columns
-        .zip(seen)
-        .filter(|(_, seen)| !seen)
-        .map(|(column, _)| &*column.name)
+    for (index, column) in columns.iter().chain(&input.value).enumerate() {
+        if counts.seen.get(index) != Some(&true) {
+            return Some(&column.name);
+        }
+    }
+    None
 }
 
 /// Reads sources until none is left. An error stops the other readers too.
 fn read_sources(
     input: &Input,
     next: &AtomicUsize,
-    (pool, progress): (&Pool, &Progress),
+    pool: &Pool,
+    progress: &Progress,
     sender: SyncSender<Block>,
 ) -> Result<(), InputError> {
-    let bytes = progress.bytes();
     loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(source) = input.sources.get(index) else {
             return Ok(());
         };
-        let send = |block| {
+        let read = read_source(input, index, source, pool, progress.bytes(), |block| {
             let is_wanted = next.load(Ordering::Relaxed) < FAILED && !progress.is_stopped();
             is_wanted && sender.send(block).is_ok()
-        };
-        let read = match &input.layout {
-            Layout::Lines { .. } | Layout::Ndjson { .. } => Opened::open(source, bytes, None)
-                .and_then(|mut opened| {
-                    lines::read_blocks(&mut opened, index, pool, send)
-                        .map_err(|error| opened.failed(error))
-                }),
-            Layout::Csv { columns, cells } => Opened::open(source, bytes, Some(cells.delimiter))
-                .and_then(|mut opened| {
-                    let columns = (&columns[..], input.value.as_ref());
-                    csv::read_blocks(&mut opened, index, columns, *cells, pool, send)
-                }),
-            Layout::Parquet { columns } => {
-                let columns = (&columns[..], input.value.as_ref());
-                parquet::read_blocks(source, index, columns, (pool, bytes), send)
-            }
-            Layout::Batches { columns } => {
-                let columns = (&columns[..], input.value.as_ref());
-                batch_reader::read_blocks(source, index, columns, pool, send)
-            }
-        };
+        });
         if read.is_err() {
             next.store(FAILED, Ordering::Relaxed);
             return read;
+        }
+    }
+}
+
+/// Reads one source, until `send` returns false.
+fn read_source(
+    input: &Input,
+    index: usize,
+    source: &Source,
+    pool: &Pool,
+    bytes: &Arc<Bytes>,
+    send: impl FnMut(Block) -> bool,
+) -> Result<(), InputError> {
+    let value = input.value.as_ref();
+    match &input.layout {
+        Layout::Lines { .. } | Layout::Ndjson { .. } => {
+            let mut opened = Opened::open(source, bytes, None)?;
+            lines::read_blocks(&mut opened, index, pool, send).map_err(|error| opened.failed(error))
+        }
+        Layout::Csv { columns, cells } => {
+            let mut opened = Opened::open(source, bytes, Some(cells.delimiter))?;
+            csv::read_blocks(&mut opened, index, (columns, value), *cells, pool, send)
+        }
+        Layout::Parquet { columns } => {
+            parquet::read_blocks(source, index, (columns, value), pool, bytes, send)
+        }
+        Layout::Batches { columns } => {
+            batch_reader::read_blocks(source, index, (columns, value), pool, send)
         }
     }
 }

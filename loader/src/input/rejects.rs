@@ -82,11 +82,10 @@ impl PrivateFile {
     /// Creates the file, readable by its owner only.
     pub fn create(path: &Path, sources: &[Source]) -> Result<Self, OutputFileError> {
         check_output(path, sources)?;
-        let failed = |source| OutputFileError::Write {
+        let file = open_private(path).map_err(|source| OutputFileError::Write {
             path: path.display().to_string(),
             source,
-        };
-        let file = open_private(path).map_err(failed)?;
+        })?;
         Ok(Self {
             path: path.to_owned(),
             file: Mutex::new(Ok(file)),
@@ -109,43 +108,48 @@ impl PrivateFile {
 
     /// Returns the first write failure, if any.
     pub fn finish(self) -> Result<(), OutputFileError> {
-        let file = self.file.into_inner();
-        let failed = |source| OutputFileError::Write {
-            path: self.path.display().to_string(),
-            source,
-        };
-        file.map(drop).map_err(failed)
+        match self.file.into_inner() {
+            Ok(_) => Ok(()),
+            Err(source) => Err(OutputFileError::Write {
+                path: self.path.display().to_string(),
+                source,
+            }),
+        }
     }
 }
 
 /// Refuses to write to one of the inputs, by whatever name, to a folder that does not exist, and
 /// through a link that says nothing of what it creates.
 fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileError> {
-    let name = || path.display().to_string();
+    let name = path.display().to_string();
     if let Some(output) = identity(path) {
-        let is_output = |source: &Source| match source {
-            // A terminal may be read and written.
-            Source::Stdin => {
-                let stdin = Path::new("/dev/stdin");
-                stdin.is_file() && identity(stdin) == Some(output)
+        for source in sources {
+            if identity_of(source) == Some(output) {
+                return Err(OutputFileError::IsInput { path: name });
             }
-            Source::File(input) => identity(input) == Some(output),
-            Source::Remote(_) | Source::Listed(_) | Source::Batches(_) => false,
-        };
-        if sources.iter().any(is_output) {
-            return Err(OutputFileError::IsInput { path: name() });
         }
         return Ok(());
     }
 
     if path.is_symlink() {
-        return Err(OutputFileError::LinkToNothing { path: name() });
+        return Err(OutputFileError::LinkToNothing { path: name });
     }
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            Err(OutputFileError::NoFolder { path: name() })
+            Err(OutputFileError::NoFolder { path: name })
         }
         _ => Ok(()),
+    }
+}
+
+/// The file of a source.
+fn identity_of(source: &Source) -> Option<(u64, u64)> {
+    let stdin = Path::new("/dev/stdin");
+    match source {
+        // A terminal may be read and written.
+        Source::Stdin if stdin.is_file() => identity(stdin),
+        Source::File(input) => identity(input),
+        Source::Stdin | Source::Remote(_) | Source::Listed(_) | Source::Batches(_) => None,
     }
 }
 
@@ -169,13 +173,21 @@ fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// The origin of a line of the file.
+#[derive(Debug, Clone, Copy)]
+pub struct RowName<'a> {
+    pub input: &'a str,
+    pub line: u64,
+    pub column: Option<&'a str>,
+}
+
 /// Appends one line of the file to `rows`.
-pub fn append_row(
-    rows: &mut Vec<u8>,
-    (input, line, column): (&str, u64, Option<&str>),
-    reason: Reason,
-    text: &[u8],
-) {
+pub fn append_row(rows: &mut Vec<u8>, row: RowName<'_>, reason: Reason, text: &[u8]) {
+    let RowName {
+        input,
+        line,
+        column,
+    } = row;
     append_escaped(rows, input.as_bytes());
     rows.extend_from_slice(format!("\t{line}\t{}\t", reason.as_str()).as_bytes());
     append_escaped(rows, &text[..text.len().min(MAX_TEXT_BYTES)]);

@@ -113,10 +113,12 @@ impl LookalikeCounts {
     }
 
     fn of(&self, kind: IdKind, look: Look) -> u64 {
-        let mut counts = self.0.iter();
-        counts
-            .find(|known| (known.kind, known.look) == (kind, look))
-            .map_or(0, |known| known.count)
+        for known in &self.0 {
+            if (known.kind, known.look) == (kind, look) {
+                return known.count;
+            }
+        }
+        0
     }
 
     /// Those of each kind that has some, among so many usable ids.
@@ -130,6 +132,7 @@ impl LookalikeCounts {
                     looks.push((look, count));
                 }
             }
+
             looks.sort_by_key(|(_, count)| Reverse(*count));
             if !looks.is_empty() {
                 found.push(Lookalikes {
@@ -178,6 +181,7 @@ impl fmt::Display for Lookalikes {
             HumanCount(*count),
             HumanCount(*usable)
         )?;
+
         if let [(look, _)] = looks[..] {
             return write!(f, "{look}");
         }
@@ -261,10 +265,9 @@ impl InputCounts {
     }
 
     pub fn add(&mut self, other: &Self) {
-        self.by_source
-            .iter_mut()
-            .zip(&other.by_source)
-            .for_each(|(sum, counts)| sum.add(counts));
+        for (sum, counts) in self.by_source.iter_mut().zip(&other.by_source) {
+            sum.add(counts);
+        }
     }
 
     /// Counts by the index of the source.
@@ -274,7 +277,9 @@ impl InputCounts {
 
     pub fn total(&self) -> Counts {
         let mut total = Counts::default();
-        self.by_source.iter().for_each(|counts| total.add(counts));
+        for counts in &self.by_source {
+            total.add(counts);
+        }
         total
     }
 }
@@ -364,7 +369,11 @@ impl Counts {
     /// The look of most of the malformed values.
     pub fn look(&self) -> Option<Look> {
         let index = (0..Look::ALL.len()).max_by_key(|index| self.looks[*index])?;
-        (self.looks[index] * 2 > self.malformed()).then_some(Look::ALL[index])
+        if self.looks[index] * 2 > self.malformed() {
+            Some(Look::ALL[index])
+        } else {
+            None
+        }
     }
 
     /// The kinds that occur, with the number of usable ids.
@@ -378,18 +387,16 @@ impl Counts {
     /// Why most of the answers about these ids may be wrong: texts for a warning.
     pub fn doubts(&self, kinds: &Kinds) -> Vec<String> {
         let mut doubts = Vec::new();
-        let remedy = |look: Look| match look {
-            Look::Id(kind) => format!(": use --id-kind {kind}"),
-            _ => String::new(),
-        };
-
         let malformed = self.malformed();
         let usable = self.usable.total();
         if malformed > usable {
-            let hint = match self.look() {
-                Some(look) => format!("; most look like {look}{}", remedy(look)),
-                None => String::new(),
-            };
+            let mut hint = String::new();
+            if let Some(look) = self.look() {
+                hint = format!("; most look like {look}");
+                if let Look::Id(kind) = look {
+                    hint += &format!(": use --id-kind {kind}");
+                }
+            }
             doubts.push(format!(
                 "{} of {} ids are malformed: expected ids of kind {kinds}{hint}",
                 HumanCount(malformed),
@@ -420,24 +427,24 @@ impl Counts {
         self.keys += other.keys;
         self.packed += other.packed;
         self.macros += other.macros;
+
         for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
             *sum += count;
         }
         self.usable.add_all(&other.usable);
         self.lookalikes.add_all(&other.lookalikes);
-        self.looks
-            .iter_mut()
-            .zip(other.looks)
-            .for_each(|(sum, count)| *sum += count);
+        for (sum, count) in self.looks.iter_mut().zip(other.looks) {
+            *sum += count;
+        }
         for (index, counts) in other.columns.iter().enumerate() {
             self.column(index).add(counts);
         }
-        self.seen
-            .resize(self.seen.len().max(other.seen.len()), false);
-        self.seen
-            .iter_mut()
-            .zip(&other.seen)
-            .for_each(|(seen, found)| *seen |= *found);
+
+        let members = self.seen.len().max(other.seen.len());
+        self.seen.resize(members, false);
+        for (seen, found) in self.seen.iter_mut().zip(&other.seen) {
+            *seen |= *found;
+        }
     }
 }
 
@@ -464,11 +471,12 @@ pub const fn may_be_blank_by_chance(rows: u64) -> bool {
 
 /// A warning if most values with a text are macros: perhaps ids in brackets.
 pub fn blank_doubt(macros: u64, others: u64) -> Option<String> {
-    (macros > others && macros >= LEAST_WRONG).then(|| {
-        format!(
-            "{} of {} values are texts in brackets, and count as blank",
-            HumanCount(macros),
-            HumanCount(macros + others)
-        )
-    })
+    if macros <= others || macros < LEAST_WRONG {
+        return None;
+    }
+    Some(format!(
+        "{} of {} values are texts in brackets, and count as blank",
+        HumanCount(macros),
+        HumanCount(macros + others)
+    ))
 }

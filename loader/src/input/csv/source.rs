@@ -38,13 +38,14 @@ impl<R: Read> Read for Bounded<'_, R> {
         }
         let mut count = self.inner.read(buffer)?;
         if count == 0 {
-            let Some(first) = buffer.first_mut().filter(|_| self.last != b'\n') else {
+            if self.last == b'\n' || buffer.is_empty() {
                 self.position.ended.set(true);
                 return Ok(0);
-            };
-            *first = b'\n';
+            }
+            buffer[0] = b'\n';
             count = 1;
         }
+
         self.last = buffer[count - 1];
         self.position.since_row.set(since_row + count as u64);
         Ok(count)

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use parquet::file::metadata::{
@@ -36,50 +38,55 @@ pub fn read_blocks(
     source: &Source,
     index: usize,
     columns: Columns<'_>,
-    (pool, bytes): (&Pool, &Bytes),
+    pool: &Pool,
+    bytes: &Bytes,
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
-    let access = open(source)?;
-    let (columns, value) = columns;
     let reader = OpenFile {
         name: source.name(),
-        access: Arc::new(access),
-        columns,
-        value,
+        access: Arc::new(open(source)?),
+        columns: columns.0,
+        value: columns.1,
     };
-    reader.read(index, (pool, bytes), send)
+    reader.read(index, pool, bytes, send)
 }
 
 fn open(source: &Source) -> Result<FileSource, InputError> {
     let name = source.name();
-    let pipe = || InputError::Parquet {
-        input: name.clone(),
-        source: ParquetFault::Pipe,
-    };
     match source {
-        Source::Stdin | Source::Batches(_) => Err(pipe()),
+        Source::Stdin | Source::Batches(_) => Err(InputError::Parquet {
+            input: name,
+            source: ParquetFault::Pipe,
+        }),
         Source::Remote(url) => Ok(FileSource::remote(
             Remote::open(url).map_err(|error| InputError::open(&name, error))?,
         )),
         Source::Listed(object) => Ok(FileSource::remote(object.open())),
         Source::File(path) => {
-            let failed = |source| InputError::Open {
-                input: name.clone(),
-                source,
-            };
             // Checked first: opening a pipe blocks until another process writes to it.
-            let meta = std::fs::metadata(path).map_err(failed)?;
-            if meta.is_dir() {
-                return Err(InputError::Directory { input: name });
+            match std::fs::metadata(path) {
+                Ok(found) if found.is_dir() => return Err(InputError::Directory { input: name }),
+                Ok(found) if !found.is_file() => {
+                    return Err(InputError::Parquet {
+                        input: name,
+                        source: ParquetFault::Pipe,
+                    });
+                }
+                _ => {}
             }
-            if !meta.is_file() {
-                return Err(pipe());
-            }
-            let file = File::open(path).map_err(failed)?;
-            let len = file.metadata().map_err(failed)?.len();
-            Ok(FileSource::File { file, len })
+
+            open_file(path).map_err(|source| InputError::Open {
+                input: name,
+                source,
+            })
         }
     }
+}
+
+fn open_file(path: &Path) -> io::Result<FileSource> {
+    let file = File::open(path)?;
+    let len = file.metadata()?.len();
+    Ok(FileSource::File { file, len })
 }
 
 /// An open file.
@@ -101,7 +108,8 @@ impl<'a> OpenFile<'a> {
     pub fn read(
         &self,
         source: usize,
-        (pool, bytes): (&Pool, &Bytes),
+        pool: &Pool,
+        bytes: &Bytes,
         send: impl FnMut(Block) -> bool,
     ) -> Result<(), InputError> {
         let metadata = self.metadata()?;
@@ -164,6 +172,7 @@ impl<'a> OpenFile<'a> {
         if metadata.row_group(row_group).num_rows() == 0 {
             return Ok(readers);
         }
+
         for Selected {
             column,
             kinds,
@@ -193,48 +202,55 @@ impl<'a> OpenFile<'a> {
     }
 
     fn metadata(&self) -> Result<ParquetMetaData, InputError> {
-        let foreign = |reason| self.fault(ParquetFault::Foreign { reason });
-        let read = |part: std::ops::Range<u64>| {
-            let start = part.start;
-            self.access
-                .read(part)
-                .map_err(|error| self.unreadable(error, start))
-        };
         let len = self.access.len();
         if len < 12 {
-            return Err(foreign("it is too short"));
+            return Err(self.foreign("it is too short"));
         }
-        let head = read(0..4)?;
+
+        let head = self.read_part(0..4)?;
         match &head[..] {
             magic if magic == MAGIC => {}
-            b"PARE" => return Err(foreign("it is encrypted")),
+            b"PARE" => return Err(self.foreign("it is encrypted")),
             [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd] => {
-                return Err(foreign("it is compressed as a whole; unpack it first"));
+                return Err(self.foreign("it is compressed as a whole; unpack it first"));
             }
-            _ => return Err(foreign("it does not begin as one")),
+            _ => return Err(self.foreign("it does not begin as one")),
         }
-        let tail = read(len - 8..len)?;
+
+        let tail = self.read_part(len - 8..len)?;
         if &tail[4..] == b"PARE" {
-            return Err(foreign("it is encrypted"));
+            return Err(self.foreign("it is encrypted"));
         }
         if &tail[4..] != MAGIC {
-            return Err(foreign("it does not end as one"));
+            return Err(self.foreign("it does not end as one"));
         }
+
         let bytes = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
         if bytes > len - 12 {
-            return Err(foreign("its metadata would be longer than the file"));
+            return Err(self.foreign("its metadata would be longer than the file"));
         }
         if bytes > MAX_METADATA_BYTES {
             let reason = format!("has {bytes} bytes, the limit is {MAX_METADATA_BYTES}");
             return Err(self.fault(ParquetFault::Metadata { reason }));
         }
-        let bytes = read(len - 8 - bytes..len - 8)?;
+
+        let metadata = self.read_part(len - 8 - bytes..len - 8)?;
         let options = ParquetMetaDataOptions::new()
             .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        caught(|| ParquetMetaDataReader::decode_metadata_with_options(&bytes, Some(&options)))
+        caught(|| ParquetMetaDataReader::decode_metadata_with_options(&metadata, Some(&options)))
             .map_err(|reason| self.fault(ParquetFault::Metadata { reason }))
+    }
+
+    fn read_part(&self, part: Range<u64>) -> Result<Vec<u8>, InputError> {
+        let start = part.start;
+        let read = self.access.read(part);
+        read.map_err(|error| self.unreadable(error, start))
+    }
+
+    fn foreign(&self, reason: &'static str) -> InputError {
+        self.fault(ParquetFault::Foreign { reason })
     }
 
     fn page_fault(&self, fault: PageFault, row_group: usize, column: &Column) -> InputError {

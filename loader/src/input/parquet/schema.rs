@@ -26,8 +26,9 @@ pub struct Leaf {
 /// Finds a column by its path.
 pub fn find(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetFault> {
     let path = member::path(&column.name);
-    let named = |index: &usize| schema.column(*index).path().parts() == path;
-    let mut found = (0..schema.num_columns()).filter(named);
+    let mut found =
+        (0..schema.num_columns()).filter(|index| schema.column(*index).path().parts() == path);
+
     match (found.next(), found.next()) {
         (Some(index), None) => {
             let descriptor = schema.column(index);
@@ -76,24 +77,12 @@ fn refused(column: &Column, found: String) -> ParquetFault {
 
 /// The form of a column's values, or the name of an unsupported type.
 fn form(column: &ColumnDescriptor) -> Result<ValueForm, String> {
-    let (physical, logical) = (column.physical_type(), column.logical_type_ref());
+    let physical = column.physical_type();
+    let logical = column.logical_type_ref();
     if column.max_rep_level() > 0 {
         return Err("in a list or a map".to_owned());
     }
-    let type_name = || match logical {
-        // The name without its parameters.
-        Some(logical) => {
-            let logical = format!("{logical:?}");
-            format!(
-                "{physical} ({})",
-                logical.split('(').next().unwrap_or_default()
-            )
-        }
-        None => match column.converted_type() {
-            ConvertedType::NONE => physical.to_string(),
-            converted => format!("{physical} ({converted})"),
-        },
-    };
+
     use ConvertedType as C;
     let is_text = matches!(
         logical,
@@ -120,20 +109,34 @@ fn form(column: &ColumnDescriptor) -> Result<ValueForm, String> {
                 | C::UINT_64
         ),
     };
+
     match physical {
         Type::INT32 | Type::INT64 if is_integer => Ok(ValueForm::Text),
         // Nulls alone: pandas has no other type for a part of which no row has an id.
         Type::INT32 if is_of_nulls(column) => Ok(ValueForm::Text),
         Type::BYTE_ARRAY if is_plain => Ok(ValueForm::Binary),
         Type::BYTE_ARRAY if is_text => Ok(ValueForm::Text),
-        Type::FIXED_LEN_BYTE_ARRAY if column.type_length() < 1 => Err(type_name()),
+        Type::FIXED_LEN_BYTE_ARRAY if column.type_length() < 1 => Err(type_name(column)),
         Type::FIXED_LEN_BYTE_ARRAY if matches!(logical, Some(LogicalType::Uuid)) => {
             Ok(ValueForm::Uuid)
         }
         Type::FIXED_LEN_BYTE_ARRAY if is_plain => Ok(ValueForm::Binary),
         Type::FIXED_LEN_BYTE_ARRAY if is_text => Ok(ValueForm::Text),
-        _ => Err(type_name()),
+        _ => Err(type_name(column)),
     }
+}
+
+/// The name of an unsupported type, for messages.
+fn type_name(column: &ColumnDescriptor) -> String {
+    let physical = column.physical_type();
+    let annotation = match (column.logical_type_ref(), column.converted_type()) {
+        (Some(logical), _) => format!("{logical:?}"),
+        (None, ConvertedType::NONE) => return physical.to_string(),
+        (None, converted) => converted.to_string(),
+    };
+    // The name without its parameters.
+    let name = annotation.split('(').next().unwrap_or_default();
+    format!("{physical} ({name})")
 }
 
 fn is_of_nulls(column: &ColumnDescriptor) -> bool {
@@ -174,8 +177,8 @@ fn names(schema: &SchemaDescriptor) -> String {
     match schema.num_columns() {
         0 => "none".to_owned(),
         count => {
-            let name = |index| member::written(schema.column(index).path().parts());
-            csv::listed((0..count).map(name), count)
+            let columns = schema.columns().iter();
+            csv::listed(columns.map(|it| member::written(it.path().parts())), count)
         }
     }
 }

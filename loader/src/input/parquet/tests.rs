@@ -78,7 +78,7 @@ fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError
         columns,
         value: None,
     }
-    .read(0, (&Pool::default(), &Bytes::default()), send)?;
+    .read(0, &Pool::default(), &Bytes::default(), send)?;
     cells.sort();
     Ok((cells, counted))
 }
@@ -316,7 +316,7 @@ fn file_that_shrinks_is_a_read_error() {
         columns: &columns,
         value: None,
     };
-    let read = reader.read(0, (&Pool::default(), &Bytes::default()), |_| true);
+    let read = reader.read(0, &Pool::default(), &Bytes::default(), |_| true);
     assert!(matches!(read, Err(InputError::Read { .. })), "{read:?}");
 }
 

@@ -80,7 +80,12 @@ fn check(kinds: [&str; 2], case: Option<Case>) {
             if reason == Reason::Blank {
                 return;
             }
-            rejects::append_row(&mut rejected, ("-", row, column), reason, text.as_bytes());
+            let name = rejects::RowName {
+                input: "-",
+                line: row,
+                column,
+            };
+            rejects::append_row(&mut rejected, name, reason, text.as_bytes());
         };
         let Some(values) = values else {
             text.push_str("[]\n");
