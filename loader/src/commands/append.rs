@@ -124,8 +124,8 @@ fn run(
     output: &Output,
 ) -> Result<(), CommandError> {
     let input = args.input.resolve_with_value(&args.inputs, value)?;
-    let store = args.trust.applied_to(args.target.open()?)?;
-    let store = args.sign.writer(store, &args.trust)?;
+    let read_store = args.trust.applied_to(args.target.open()?)?;
+    let store = args.sign.writer(read_store, &args.trust)?;
     let runtime = runtime()?;
     let audience = &args.target.audience;
     let mut writer = runtime.block_on(AppendWriter::open(&store, audience, operation))?;
@@ -152,8 +152,8 @@ fn run(
     let CollectedKeys { keys, values } = CollectedKeys::joined(parsers);
     // Reading may have taken long.
     runtime.block_on(writer.refresh())?;
-    let check = MemberCheck::read(store.store(), audience, writer.current(), &keys);
-    let check = runtime.block_on(check);
+    let read_members = MemberCheck::read(store.store(), audience, writer.current(), &keys);
+    let check = runtime.block_on(read_members);
     let mut appended = None;
     if !args.dry_run {
         interrupts::begin_publish();

@@ -30,7 +30,8 @@ pub struct FilterReport {
 
 impl FilterReport {
     pub fn of(manifest: &Manifest) -> Self {
-        let (spec, ribbon) = (manifest.filter(), manifest.diverted_and_listed_keys());
+        let spec = manifest.filter();
+        let ribbon = manifest.diverted_and_listed_keys();
         Self {
             filter: spec.kind().as_str(),
             hashes: spec.hashes(),
@@ -55,6 +56,7 @@ pub fn delta_text(report: &DeltaReport) -> String {
         state,
         ..
     } = report;
+
     let expiry = report
         .expires_unix_seconds
         .map(|end| format!(", expires at {}", rfc3339(end)));

@@ -167,11 +167,12 @@ pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
         progress: &progress,
         chunk_rule: shards_per_chunk as _,
     };
-    let sink = || match args.dry_run {
-        true => Ok(ChunkSink::Nowhere),
-        false => Ok(ChunkSink::Store(Box::new(
-            runtime.block_on(writer.publish(base.clone()))?,
-        ))),
+    let sink = || {
+        if args.dry_run {
+            return Ok(ChunkSink::Nowhere);
+        }
+        let publication = runtime.block_on(writer.publish(base.clone()))?;
+        Ok(ChunkSink::Store(Box::new(publication)))
     };
     let done = if keys.fit(budget, |partitions| plan.largest_chunk(partitions)) {
         progress.phase("sorting keys");
@@ -262,13 +263,13 @@ impl Prepared {
             runtime.block_on(refused)?;
         }
 
-        let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
-        let gate = runtime.block_on(gate)?;
+        let opened_gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
+        let gate = runtime.block_on(opened_gate)?;
         let live = runtime.block_on(LiveSample::read(writer.store(), &base))?;
         let mut merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
         let is_kept = args.carried.keep_carried;
-        let carried = Carried::read(is_kept, &mut merged, writer.store(), &base);
-        let carried = runtime.block_on(carried)?;
+        let read_carried = Carried::read(is_kept, &mut merged, writer.store(), &base);
+        let carried = runtime.block_on(read_carried)?;
 
         disk_space::check(&input, dir, &budget)?;
         let rejects = args.rejects.create(&input)?;

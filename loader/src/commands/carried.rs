@@ -81,10 +81,10 @@ impl Carried {
                 return Ok(None);
             }
         };
-        let (added, removed) = (changes.added.len() as u64, changes.removed.len() as u64);
+
         let report = CarriedReport {
-            added,
-            removed,
+            added: changes.added.len() as u64,
+            removed: changes.removed.len() as u64,
             ..CarriedReport::default()
         };
         let mut carried = Self { changes, report };
@@ -149,7 +149,8 @@ impl CarriedReport {
             dropped, returned, ..
         } = self;
         if dropped + returned > 0 {
-            let (dropped, returned) = (HumanCount(*dropped), HumanCount(*returned));
+            let dropped = HumanCount(*dropped);
+            let returned = HumanCount(*returned);
             exit::write_warning(&format!(
                 "{audience}: the input lacks {dropped} devices that were appended before the \
                  previous build, and has {returned} that were removed before it; the input \

@@ -80,11 +80,11 @@ impl Output {
 
     /// Writes the data of another step, as JSON. A reader that has gone is a failure.
     pub fn step_data<T: Serialize>(&self, value: &T) -> Result<(), CommandError> {
-        let text = |value: &T, out: &mut dyn Write| {
+        let written = self.write(value, |value, out| {
             serde_json::to_writer(&mut *out, value)?;
             writeln!(out)
-        };
-        self.write(value, text).map_err(CommandError::data_output)
+        });
+        written.map_err(CommandError::data_output)
     }
 
     fn write<T: Serialize>(
@@ -159,10 +159,10 @@ impl Target {
 
     /// The content of the newest record.
     pub async fn current(&self, store: &Store) -> Result<Current, TargetError> {
-        let live = store.live(&self.audience).await?;
-        let live = live.ok_or_else(|| CommonError::NotPublished {
-            audience: self.audience.clone(),
-        })?;
+        let Some(live) = store.live(&self.audience).await? else {
+            let audience = self.audience.clone();
+            return Err(CommonError::NotPublished { audience }.into());
+        };
         Ok(live.current)
     }
 

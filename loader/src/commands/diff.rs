@@ -59,53 +59,47 @@ struct Chunks {
 pub fn run(args: &DiffArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.target.open()?;
     let audience = &args.target.audience;
-    let (from, to, manifest_bytes) = runtime()?.block_on(async {
+    let report = runtime()?.block_on(async {
         let current = args.target.current(&store).await?;
-        let from = args.target.entry(&current, args.from)?;
-        let from = store.manifest(audience, &from).await?;
-        let to = args.target.entry(&current, args.to)?;
-        let (to, bytes) = store.manifest_and_file(audience, &to).await?;
-        Ok::<_, CommandError>((from, to, bytes.len() as u64))
+        let old_entry = args.target.entry(&current, args.from)?;
+        let old = store.manifest(audience, &old_entry).await?;
+
+        let new_entry = args.target.entry(&current, args.to)?;
+        let (new, file) = store.manifest_and_file(audience, &new_entry).await?;
+        Ok::<_, CommandError>(DiffReport::new(&old, &new, file.len() as u64))
     })?;
-    let report = DiffReport::new(&from, &to, manifest_bytes);
     let headline = format!("{audience} from generation {} to {}", args.from, args.to);
     output.facts(&headline, &report)
 }
 
 impl Chunks {
-    fn of<'a>(entries: impl Iterator<Item = &'a ChunkEntry>) -> Self {
-        entries.fold(Self::default(), |sum, entry| Self {
-            chunks: sum.chunks + 1,
-            size_bytes: sum.size_bytes + entry.size_bytes,
-        })
+    fn add(&mut self, entry: &ChunkEntry) {
+        self.chunks += 1;
+        self.size_bytes += entry.size_bytes;
     }
 }
 
 impl DiffReport {
     fn new(from: &Manifest, to: &Manifest, manifest_bytes: u64) -> Self {
-        let digests = |manifest: &Manifest| {
-            manifest
-                .chunks()
-                .iter()
-                .map(|entry| entry.digest)
-                .collect::<HashSet<_>>()
-        };
-        let (old, new) = (digests(from), digests(to));
-        let added = Chunks::of(
-            to.chunks()
-                .iter()
-                .filter(|entry| !old.contains(&entry.digest)),
-        );
-        let removed = Chunks::of(
-            from.chunks()
-                .iter()
-                .filter(|entry| !new.contains(&entry.digest)),
-        );
-        let unchanged = Chunks::of(
-            to.chunks()
-                .iter()
-                .filter(|entry| old.contains(&entry.digest)),
-        );
+        let old: HashSet<_> = from.chunks().iter().map(|entry| entry.digest).collect();
+        let new: HashSet<_> = to.chunks().iter().map(|entry| entry.digest).collect();
+
+        let mut added = Chunks::default();
+        let mut removed = Chunks::default();
+        let mut unchanged = Chunks::default();
+        for entry in to.chunks() {
+            if old.contains(&entry.digest) {
+                unchanged.add(entry);
+            } else {
+                added.add(entry);
+            }
+        }
+        for entry in from.chunks() {
+            if !new.contains(&entry.digest) {
+                removed.add(entry);
+            }
+        }
+
         Self {
             audience: to.audience().clone(),
             from: Side::of(from),

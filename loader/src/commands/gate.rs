@@ -389,7 +389,8 @@ impl Gate {
 
     /// Checks the built filters, and the results of their own check.
     pub fn check_filters(&self, built: &Manifest, check: &FilterCheck) -> Result<(), GateError> {
-        let (found, max) = (built.expected_fpr(), self.max_fpr);
+        let found = built.expected_fpr();
+        let max = self.max_fpr;
         if found > max {
             return Err(GateError::Fpr { found, max });
         }
@@ -401,6 +402,7 @@ impl Gate {
                 max,
             });
         }
+
         let FilterCheck {
             members_checked,
             members_missing,
@@ -408,9 +410,12 @@ impl Gate {
             false_positives,
         } = *check;
         if members_missing > 0 {
-            let (missing, checked) = (members_missing, members_checked);
-            return Err(GateError::MissingMembers { missing, checked });
+            return Err(GateError::MissingMembers {
+                missing: members_missing,
+                checked: members_checked,
+            });
         }
+
         // Each shard with keys has as many probes; the manifest's rate is over all shards.
         let shards = probes as f64 / FilterCheck::PROBES_PER_SHARD as f64;
         let expected = built.expected_fpr() * SHARDS as f64 / shards;

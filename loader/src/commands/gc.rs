@@ -66,12 +66,14 @@ pub fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
         keep: args.keep.get(),
         min_age: args.min_age.into(),
     };
+
     let collected = runtime()?.block_on(async {
         if writer.store().live(audience).await?.is_none() {
             return Err(CommonError::not_published(audience));
         }
         Ok(writer.collect(audience, retention, args.dry_run).await?)
     })?;
+
     let report = GcReport {
         audience: audience.clone(),
         dry_run: args.dry_run,

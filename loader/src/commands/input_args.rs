@@ -49,10 +49,12 @@ impl FromStr for ColumnArg {
     type Err = ColumnError;
 
     fn from_str(text: &str) -> Result<Self, ColumnError> {
-        let (name, kinds) = match text.rsplit_once('=') {
-            Some((name, kinds)) => (name, Some(kinds.parse()?)),
-            None => (text, None),
-        };
+        let mut name = text;
+        let mut kinds = None;
+        if let Some((before, named)) = text.rsplit_once('=') {
+            name = before;
+            kinds = Some(named.parse()?);
+        }
         if name.is_empty() {
             return Err(ColumnError::NoName);
         }
@@ -141,6 +143,7 @@ impl InputArgs {
                 },
             ));
         }
+
         let layout = match self.format {
             Format::Lines if !self.columns.is_empty() => {
                 return Err(InputArgsError::ColumnOfLines.into());
@@ -192,13 +195,16 @@ impl InputArgs {
         if matches!(input.layout, Layout::Lines { .. }) {
             return Err(InputArgsError::ValueOfLines.into());
         }
-        let has_two_keys = |column: &Column| column.kinds.may_have_two_keys();
-        if self.case == Some(Case::All) || input.layout.columns().iter().any(has_two_keys) {
+
+        let mut columns = input.layout.columns().iter();
+        let has_two_keys = columns.any(|column| column.kinds.may_have_two_keys());
+        if self.case == Some(Case::All) || has_two_keys {
             return Err(InputArgsError::ValueOfCases.into());
         }
         if let Layout::Csv { columns, .. } = &input.layout {
             check_csv_name("--value", name, columns)?;
         }
+
         let value = Column {
             name: name.to_owned(),
             kinds: self.id_kind.clone(),
@@ -224,14 +230,17 @@ impl InputArgs {
     }
 
     fn columns(&self, format: &'static str) -> Result<Vec<Column>, InputArgsError> {
-        let column = |column: &ColumnArg| Column {
-            name: column.name.clone(),
-            kinds: column.kinds.as_ref().unwrap_or(&self.id_kind).clone(),
-        };
-        match &self.columns[..] {
-            [] => Err(InputArgsError::NoColumn { format }),
-            columns => Ok(columns.iter().map(column).collect()),
+        if self.columns.is_empty() {
+            return Err(InputArgsError::NoColumn { format });
         }
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            columns.push(Column {
+                name: column.name.clone(),
+                kinds: column.kinds.as_ref().unwrap_or(&self.id_kind).clone(),
+            });
+        }
+        Ok(columns)
     }
 }
 

@@ -45,6 +45,7 @@ const fn is_zero(number: &u64) -> bool {
 /// The first inputs, as in the manifest.
 pub fn records(sources: &[Source], counts: &InputCounts) -> Vec<InputRecord> {
     let mut records = Vec::new();
+
     let inputs = sources.iter().zip(counts.of_sources());
     for (source, counts) in inputs.take(Lineage::MAX_INPUTS) {
         let stored = source.stored();

@@ -65,12 +65,11 @@ pub fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
         progress.expect(manifest.chunks().len() as u64);
 
         // The order makes floating-point sums reproducible.
-        let read = |entry| {
-            let file = store.chunk_file(&manifest, entry);
-            async move { Ok::<_, StoreError>((entry, file.await?)) }
-        };
         let mut files = stream::iter(manifest.chunks())
-            .map(read)
+            .map(|entry| {
+                let file = store.chunk_file(&manifest, entry);
+                async move { Ok::<_, StoreError>((entry, file.await?)) }
+            })
             .buffered(default_threads());
 
         let mut survey = FilterSurvey::default();

@@ -37,17 +37,16 @@ impl LineageArgs {
 }
 
 fn parse_label(text: &str) -> Result<(String, String), &'static str> {
-    let is_key = |key: &str| {
-        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        (1..=64).contains(&key.len()) && key.bytes().all(is_valid)
-    };
-    let is_value = |value: &str| value.len() <= 256 && !value.chars().any(char::is_control);
-    let label = text
-        .split_once('=')
-        .filter(|(key, value)| is_key(key) && is_value(value));
-    label
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .ok_or("accepted: KEY=VALUE, with a key of up to 64 letters, digits, _, . and -")
+    const ACCEPTED: &str =
+        "accepted: KEY=VALUE, with a key of up to 64 letters, digits, _, . and -";
+    let (key, value) = text.split_once('=').ok_or(ACCEPTED)?;
+    let mut bytes = key.bytes();
+    let is_plain = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    let has_control = value.chars().any(char::is_control);
+    if !is_plain || !(1..=64).contains(&key.len()) || value.len() > 256 || has_control {
+        return Err(ACCEPTED);
+    }
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// A time as in RFC 3339, in UTC.

@@ -191,6 +191,7 @@ pub fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
         }
         Ok::<_, CommandError>(ListReport { audiences })
     })?;
+
     let refused = report
         .audiences
         .iter_mut()
@@ -264,6 +265,7 @@ impl ListReport {
         if self.audiences.is_empty() {
             return writeln!(out, "no audiences");
         }
+
         for Audience {
             audience,
             staged_generation,
@@ -289,6 +291,7 @@ impl ListReport {
             if let Some(fault) = record_fault {
                 writeln!(out, "  newest record unreadable: {fault}")?;
             }
+
             for Generation {
                 generation,
                 live,

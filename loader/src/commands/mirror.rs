@@ -47,8 +47,8 @@ struct AudienceReport {
 
 pub fn run(args: MirrorArgs, output: &Output) -> Result<(), CommandError> {
     let source = args.trust.applied_to(Store::open(&args.from)?)?;
-    let mirror = args.trust.applied_to(Store::open(&args.to)?)?;
-    let mirror = StoreWriter::new(mirror)?.creating_store();
+    let target = args.trust.applied_to(Store::open(&args.to)?)?;
+    let mirror = StoreWriter::new(target)?.creating_store();
     let report = runtime()?.block_on(async {
         let is_named = args.audience.is_some();
         let names = match args.audience {

@@ -52,6 +52,7 @@ impl LiveSample {
     ) -> Result<Option<Self>, StoreError> {
         let live = base.with_generation();
         let Some(current) = live else { return Ok(None) };
+
         let read = async {
             let manifest = store
                 .manifest(base.audience(), &current.live_entry())
@@ -64,6 +65,7 @@ impl LiveSample {
             let threads = default_threads();
             LiveFilters::read(store, manifest, &entries, threads).await
         };
+
         match read.await {
             Ok(filters) if filters.manifest().keys() == 0 => Ok(None),
             Ok(filters) => Ok(Some(Self { filters })),

@@ -12,6 +12,7 @@ use serde::Serialize;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit;
 use rtad_core::device::{DeviceKey, KeyMaker, Reading, Unusable};
+use rtad_core::snapshot::Overlay;
 
 use super::context::{Output, Target, default_threads, runtime};
 use crate::input::{Counts, Kinds, Source, each_line};
@@ -70,54 +71,65 @@ pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, None).await?;
-        let is_open = |key: &DeviceKey| overlay.membership(key).is_none();
-        let open: Vec<_> = keys
-            .iter()
-            .flatten()
-            .flatten()
-            .copied()
-            .filter(is_open)
-            .collect();
+        let mut open = Vec::new();
+        for key in keys.iter().flatten().flatten() {
+            if overlay.membership(key).is_none() {
+                open.push(*key);
+            }
+        }
         let needed = chunks_of(&manifest, &open, u64::MAX);
         let filters = LiveFilters::read(&store, manifest, &needed, default_threads()).await?;
-        // Deltas take precedence over filters.
-        let is_member = |key: &DeviceKey| overlay.membership(key).or_else(|| filters.contains(key));
-        let answer = |keys: &AskedKeys| match keys {
-            Ok(keys) if keys.iter().any(|key| is_member(key) == Some(true)) => "member",
-            Ok(_) => "not_member",
-            Err(unusable) => unusable.as_str(),
-        };
-        let value_of = |key: &DeviceKey| overlay.value(key).unwrap_or_else(|| filters.value(key));
-        let value = |keys: &AskedKeys| keys.as_ref().ok()?.iter().find_map(value_of);
+
+        let mut answers = Vec::with_capacity(keys.len());
+        let mut values = Vec::with_capacity(keys.len());
+        for asked in &keys {
+            let mut value = None;
+            answers.push(match asked {
+                Ok(keys) => {
+                    value = value_of(&overlay, &filters, keys);
+                    if is_member(&overlay, &filters, keys) {
+                        "member"
+                    } else {
+                        "not_member"
+                    }
+                }
+                Err(unusable) => unusable.as_str(),
+            });
+            values.push(value);
+        }
+
         let has_values = filters.manifest().filter().value_bits() > 0;
         Ok::<_, CommandError>(QueryReport {
             audience: args.target.audience.as_str().to_owned(),
             generation: filters.manifest().generation(),
-            answers: keys.iter().map(answer).collect(),
-            values: has_values.then(|| keys.iter().map(value).collect()),
+            answers,
+            values: if has_values { Some(values) } else { None },
         })
     })?;
+
     for doubt in asked.counts.doubts(&args.id_kind) {
         exit::write_warning(&doubt);
     }
 
     if is_list && output.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        let line = |(line, answer, value)| LineAnswer {
-            line,
-            answer,
-            value,
-        };
-        let written = report.lines().map(line);
-        let written = written.into_iter().try_for_each(|line| {
-            serde_json::to_writer(&mut out, &line)?;
-            out.write_all(b"\n")
-        });
-        return written
-            .and_then(|()| out.flush())
-            .map_err(CommandError::output);
+        return report.write_lines(&mut out).map_err(CommandError::output);
     }
     output.data(&report, QueryReport::write_text)
+}
+
+/// Whether one of a device's keys is a member. Deltas take precedence over filters.
+fn is_member(overlay: &Overlay, filters: &LiveFilters, keys: &[DeviceKey]) -> bool {
+    keys.iter().any(|key| match overlay.membership(key) {
+        Some(is_member) => is_member,
+        None => filters.contains(key) == Some(true),
+    })
+}
+
+/// The value of the first key that has one.
+fn value_of(overlay: &Overlay, filters: &LiveFilters, keys: &[DeviceKey]) -> Option<u8> {
+    let mut keys = keys.iter();
+    keys.find_map(|key| overlay.value(key).unwrap_or_else(|| filters.value(key)))
 }
 
 /// The keys of an id: two of a UUID that may be of two kinds.
@@ -154,15 +166,38 @@ impl<'a> AskedIds<'a> {
 }
 
 impl QueryReport {
-    /// Number, answer and value of each id.
-    fn lines(&self) -> impl Iterator<Item = (usize, &'static str, Option<u8>)> {
-        let value = |index| self.values.as_ref().and_then(|values| values[index]);
-        let answers = self.answers.iter().enumerate();
-        answers.map(move |(index, answer)| (index + 1, *answer, value(index)))
+    fn lines(&self) -> Vec<LineAnswer> {
+        let mut lines = Vec::with_capacity(self.answers.len());
+        for (index, answer) in self.answers.iter().enumerate() {
+            let mut value = None;
+            if let Some(values) = &self.values {
+                value = values[index];
+            }
+            lines.push(LineAnswer {
+                line: index + 1,
+                answer,
+                value,
+            });
+        }
+        lines
+    }
+
+    /// Writes a JSON object per id.
+    fn write_lines(&self, out: &mut impl Write) -> io::Result<()> {
+        for line in self.lines() {
+            serde_json::to_writer(&mut *out, &line)?;
+            out.write_all(b"\n")?;
+        }
+        out.flush()
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (line, answer, value) in self.lines() {
+        for LineAnswer {
+            line,
+            answer,
+            value,
+        } in self.lines()
+        {
             match value {
                 Some(value) => writeln!(out, "{line}\t{answer}\t{value}")?,
                 None => writeln!(out, "{line}\t{answer}")?,

@@ -300,6 +300,7 @@ impl RejectLimit {
                 packed: counts.packed,
             });
         }
+
         let may_be_blank = may_be_blank || !part.is_whole && may_be_blank_by_chance(counts.rows);
         let is_accepted = self.max_reject_ratio >= 1.0 || may_be_blank && malformed == 0;
         if counts.values > 0 && counts.keys == 0 && !is_accepted {

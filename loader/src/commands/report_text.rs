@@ -88,8 +88,12 @@ fn write_fields(out: &mut dyn Write, fields: &[(String, Value)], indent: usize) 
             && name == "inputs"
             && inputs.len() > MAX_INPUT_ROWS
         {
-            let more = fields.iter().find(|(name, _)| name == "more_inputs");
-            let more = more.map_or(0, |(_, count)| count.integer());
+            let mut more = 0;
+            for (name, count) in fields {
+                if name == "more_inputs" {
+                    more = count.integer();
+                }
+            }
             writeln!(
                 out,
                 "{:indent$}{label:<width$}  {}",
@@ -140,8 +144,12 @@ fn inputs_text(inputs: &[Value], more: i128) -> String {
 
 /// Writes the inputs with most malformed values, if any has one.
 fn write_worst_inputs(out: &mut dyn Write, inputs: &[Value], indent: usize) -> io::Result<()> {
-    let malformed = |input: &&Value| input.field("malformed").map_or(0, Value::integer);
-    let mut worst: Vec<&Value> = inputs.iter().filter(|input| malformed(input) > 0).collect();
+    let mut worst = Vec::new();
+    for input in inputs {
+        if malformed(input) > 0 {
+            worst.push(input);
+        }
+    }
     if worst.is_empty() {
         return Ok(());
     }
@@ -150,6 +158,10 @@ fn write_worst_inputs(out: &mut dyn Write, inputs: &[Value], indent: usize) -> i
     worst.truncate(WORST_INPUTS);
     writeln!(out, "{:indent$}most malformed", "")?;
     write_table(out, &worst, indent + 2)
+}
+
+fn malformed(input: &Value) -> i128 {
+    input.field("malformed").map_or(0, Value::integer)
 }
 
 /// Writes objects as rows, under the names of their fields.
@@ -246,11 +258,15 @@ fn inline_text(name: &str, value: &Value) -> Option<String> {
                     _ => parts.push(format!("{label} {}", inline_text(name, value)?)),
                 }
             }
+
             if parts.is_empty() {
                 return Some("0".to_owned());
             }
             let text = parts.join(", ");
-            (text.chars().count() <= MAX_INLINE_CHARS).then_some(text)
+            if text.chars().count() > MAX_INLINE_CHARS {
+                return None;
+            }
+            Some(text)
         }
     }
 }

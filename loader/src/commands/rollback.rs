@@ -124,8 +124,9 @@ pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
     let store = writer.store();
     let report = runtime()?.block_on(async {
         let base = writer.base(audience).await?;
-        let current = base.current().cloned();
-        let current = current.ok_or_else(|| CommonError::not_published(audience))?;
+        let Some(current) = base.current().cloned() else {
+            return Err(CommonError::not_published(audience));
+        };
         let live = current.generation;
         if let (None, Some(staged)) = (args.to, current.staged) {
             interrupts::begin_publish();

@@ -18,7 +18,7 @@ use serde::Serialize;
 use rtad_cli::TrustArgs;
 use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
+use rtad_core::snapshot::{Manifest, Snapshot};
 use rtad_store::{Store, StoreError};
 
 use super::context::{Output, Target, TargetError, default_threads, runtime};
@@ -201,14 +201,6 @@ async fn load(
     threads: usize,
     progress: &Progress,
 ) -> Result<Snapshot, CommandError> {
-    let fault = |error| match error {
-        StoreError::Manifest { .. }
-        | StoreError::Signature { .. }
-        | StoreError::Chunk { .. }
-        | StoreError::Delta { .. }
-        | StoreError::NotFound { .. } => CommandError::from(VerifyError::File(error)),
-        error => error.into(),
-    };
     let read = args
         .target
         .manifest_and_overlay(store, args.generation)
@@ -218,25 +210,37 @@ async fn load(
         error => error.into(),
     })?;
     progress.expect(manifest.chunks().len() as u64);
+
     let mut survey = FilterSurvey::default();
     let mut chunks = HashMap::new();
-    let arrived = |entry: &ChunkEntry, chunk: Chunk| {
-        survey.add(&chunk);
-        chunks.insert(entry.first_shard, Arc::new(chunk));
-        progress.add(1);
-    };
-    let read = store
-        .chunks(&manifest, manifest.chunks(), threads, arrived)
-        .await;
-    read.map_err(fault)?;
+    store
+        .chunks(&manifest, manifest.chunks(), threads, |entry, chunk| {
+            survey.add(&chunk);
+            chunks.insert(entry.first_shard, Arc::new(chunk));
+            progress.add(1);
+        })
+        .await
+        .map_err(fault)?;
     check_statistics(&manifest, &survey)?;
-    let in_order = |entry: &ChunkEntry| {
-        chunks
-            .remove(&entry.first_shard)
-            .expect("every chunk arrived")
-    };
-    let chunks = manifest.chunks().iter().map(in_order).collect();
-    Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
+
+    let mut in_order = Vec::with_capacity(chunks.len());
+    for entry in manifest.chunks() {
+        let chunk = chunks.remove(&entry.first_shard);
+        in_order.push(chunk.expect("every chunk arrived"));
+    }
+    Ok(Snapshot::assemble(manifest, in_order).with_overlay(overlay))
+}
+
+/// A failed verification, of an error about the content of a file.
+fn fault(error: StoreError) -> CommandError {
+    match error {
+        StoreError::Manifest { .. }
+        | StoreError::Signature { .. }
+        | StoreError::Chunk { .. }
+        | StoreError::Delta { .. }
+        | StoreError::NotFound { .. } => VerifyError::File(error).into(),
+        error => error.into(),
+    }
 }
 
 fn check_statistics(manifest: &Manifest, survey: &FilterSurvey) -> Result<(), VerifyError> {
@@ -267,6 +271,7 @@ fn check_statistics(manifest: &Manifest, survey: &FilterSurvey) -> Result<(), Ve
             ),
         ]);
     }
+
     for (field, found, stated) in figures {
         if (found - stated).abs() > TOLERANCE * found.max(stated) {
             return Err(VerifyError::Statistics {

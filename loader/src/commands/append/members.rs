@@ -44,6 +44,7 @@ impl MemberCheck {
         let mut keys = keys.to_vec();
         keys.sort_unstable();
         keys.dedup();
+
         let entries = chunks_of(&manifest, &keys, MAX_FILTER_BYTES);
         let filters = LiveFilters::read(store, manifest, &entries, default_threads()).await?;
         keys.retain(|key| filters.contains(key).is_some());
@@ -83,12 +84,13 @@ impl MemberCheck {
     }
 
     fn count(&self, overlay: &Overlay) -> u64 {
-        let is_member = |key: &&DeviceKey| {
-            overlay
-                .membership(key)
-                .or_else(|| self.filters.contains(key))
-                .unwrap_or(false)
-        };
-        self.keys.iter().filter(is_member).count() as u64
+        let mut members = 0;
+        for key in &self.keys {
+            let by_overlay = overlay.membership(key);
+            if by_overlay.or_else(|| self.filters.contains(key)) == Some(true) {
+                members += 1;
+            }
+        }
+        members
     }
 }

@@ -97,12 +97,12 @@ impl AppendWriter {
             Err(_) if !is_given => return Ok(()),
             manifest => manifest?,
         };
+
         match (is_given, manifest.filter().value_bits() > 0) {
             (true, false) => {
-                let (audience, generation) = (audience.clone(), manifest.generation());
                 return Err(NoValues {
-                    audience,
-                    generation,
+                    audience: audience.clone(),
+                    generation: manifest.generation(),
                 }
                 .into());
             }

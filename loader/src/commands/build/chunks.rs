@@ -108,28 +108,31 @@ impl<'a> ChunkPipeline<'a> {
     ) -> Result<T, E> {
         let queue = Mutex::new(0..SHARDS / self.group_shards());
         let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
-        let work = |sender: mpsc::Sender<_>| {
-            let mut worker = Worker::new(self.builders.unit_bytes);
-            while let Some(group) = next(&queue) {
-                match self.group(group, &mut worker, &sender) {
-                    Ok(true) => {}
-                    // The receiver is gone: a chunk could not be written.
-                    Ok(false) => return,
-                    Err(error) => {
-                        let _ = sender.blocking_send(Err(error));
-                        return;
-                    }
-                }
-            }
-        };
         std::thread::scope(|scope| {
+            let queue = &queue;
             for _ in 0..self.builders.threads {
                 let sender = sender.clone();
-                scope.spawn(|| work(sender));
+                scope.spawn(move || self.build_groups(queue, &sender));
             }
             drop(sender);
             drain(receiver)
         })
+    }
+
+    /// Builds groups until the queue is empty, or one has failed.
+    fn build_groups(&self, queue: &Mutex<Range<usize>>, sender: &ItemSender<'a>) {
+        let mut worker = Worker::new(self.builders.unit_bytes);
+        while let Some(group) = next(queue) {
+            match self.group(group, &mut worker, sender) {
+                Ok(true) => {}
+                // The receiver is gone: a chunk could not be written.
+                Ok(false) => return,
+                Err(error) => {
+                    let _ = sender.blocking_send(Err(error));
+                    return;
+                }
+            }
+        }
     }
 
     /// Builds one group. Returns whether the receiver still exists.
@@ -184,16 +187,15 @@ impl<'a> ChunkPipeline<'a> {
 
     /// Upper bound of the filter size of these shards, with the memory of their construction.
     pub fn max_bytes(&self, shards: Range<usize>) -> u64 {
-        let most = |shard| u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
-        let filters: u64 = shards
-            .clone()
-            .map(|shard| self.filter.filter_bytes(most(shard)))
-            .sum();
+        let mut filter_bytes = 0;
+        let mut most_keys = 0;
+        for shard in shards {
+            let keys = u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
+            filter_bytes += self.filter.filter_bytes(keys);
+            most_keys = most_keys.max(keys);
+        }
         // One shard is built at a time.
-        filters
-            + self
-                .filter
-                .construction_bytes(shards.map(most).max().unwrap_or(0))
+        filter_bytes + self.filter.construction_bytes(most_keys)
     }
 }
 

@@ -38,18 +38,22 @@ fn keys_in(input: &Input, source: &Source) -> f64 {
     let (Layout::Lines { kinds }, Source::File(path)) = (&input.layout, source) else {
         return 0.0;
     };
-    let is_file = std::fs::metadata(path)
-        .ok()
-        .filter(std::fs::Metadata::is_file);
-    // Only regular files: opening a pipe and closing it would lose its data.
-    let Some((facts, file)) = is_file.and_then(|facts| Some((facts, File::open(path).ok()?)))
-    else {
+    let Ok(facts) = std::fs::metadata(path) else {
         return 0.0;
     };
+    // Only regular files: opening a pipe and closing it would lose its data.
+    if !facts.is_file() {
+        return 0.0;
+    }
+    let Ok(file) = File::open(path) else {
+        return 0.0;
+    };
+
     let mut sample = Vec::new();
     if file.take(SAMPLE_BYTES).read_to_end(&mut sample).is_err() || sample.is_empty() {
         return 0.0;
     }
+
     let mut keys: Vec<DeviceKey> = Vec::new();
     for line in lines(&sample) {
         let Reading { kind, case } = kinds.reading(line);

@@ -112,6 +112,7 @@ impl BuildPlan<'_> {
         let distinct = keys.distinct();
         self.check(&distinct)?;
         let sink = sink()?;
+
         let pool_bytes = self
             .budget
             .chunks_beside(held_bytes, keys.largest_partition_bytes());
@@ -136,6 +137,7 @@ impl BuildPlan<'_> {
         // An upper bound: duplicates are included.
         self.gate.check_least(keys.keys(), None)?;
         let sink = sink()?;
+
         let checks = self.checks();
         let partition = keys.largest_partition_bytes();
         let unit_bytes = self.budget.units(0, partition).0.unit_bytes;
@@ -143,6 +145,7 @@ impl BuildPlan<'_> {
             .units(unit_bytes, checks)
             .estimate(&mut Worker::new(unit_bytes))?;
         let mut shards_per_chunk = (self.chunk_rule)(&self.filter, estimate);
+
         let built = loop {
             let largest = largest_chunk(&self.filter, shards_per_chunk, |shard| {
                 keys.most_keys(shard)
@@ -162,6 +165,7 @@ impl BuildPlan<'_> {
             }
             shards_per_chunk = exact;
         };
+
         self.check(&built.distinct)?;
         self.finish(built, sink)
     }
@@ -224,8 +228,7 @@ impl BuildPlan<'_> {
 
         pipeline.run(|mut receiver| {
             let all = async {
-                let made = stream::poll_fn(|context| receiver.poll_recv(context));
-                let mut made = made
+                let mut made = stream::poll_fn(|context| receiver.poll_recv(context))
                     .map(async |made| sink.put(made?).await)
                     .buffer_unordered(PARALLEL_PUTS);
                 while let Some(item) = made.try_next().await? {
@@ -311,11 +314,14 @@ pub fn largest_chunk(
     shards_per_chunk: u32,
     most_keys: impl Fn(usize) -> u64,
 ) -> u64 {
-    let bytes = |shard| filter.filter_bytes(u32::try_from(most_keys(shard)).unwrap_or(u32::MAX));
-    let shards: Vec<u64> = (0..SHARDS).map(bytes).collect();
+    let mut shards = Vec::with_capacity(SHARDS);
+    for shard in 0..SHARDS {
+        let keys = u32::try_from(most_keys(shard)).unwrap_or(u32::MAX);
+        shards.push(filter.filter_bytes(keys));
+    }
     shards
         .chunks(shards_per_chunk as usize)
-        .map(|run| run.iter().sum())
+        .map(|run| run.iter().sum::<u64>())
         .max()
         .unwrap_or(0)
 }

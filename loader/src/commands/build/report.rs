@@ -111,6 +111,7 @@ impl BuildSummary {
             signed,
             stages,
         } = build;
+
         let manifest = &outcome.manifest;
         Self {
             audience: manifest.audience().as_str().to_owned(),

@@ -94,7 +94,8 @@ struct Changes {
 
 impl Changes {
     async fn read(args: &ChunkArgs, store: &StoreWriter) -> Result<Self, CommandError> {
-        let (store, base) = (store.store(), args.job.base());
+        let store = store.store();
+        let base = args.job.base();
         let mut merged = MergedDeltas::read(store, &base).await?;
         let carried = Carried::read(args.job.keeps_carried(), &mut merged, store, &base).await?;
         let live = LiveSample::read_shards(store, &base, args.part.shards()).await?;
@@ -119,6 +120,7 @@ impl Changes {
                 ..CarriedReport::default()
             }
         });
+
         PartLine {
             part: part.index,
             parts: part.parts,
@@ -223,8 +225,8 @@ impl ChunkRun<'_> {
         self.filter_bytes = 0;
 
         let record = chunk.record();
-        let put = self.store.put_chunk_ahead(self.audience, chunk);
-        let put = self.runtime.block_on(put)?;
+        let putting = self.store.put_chunk_ahead(self.audience, chunk);
+        let put = self.runtime.block_on(putting)?;
         self.written.push(ChunkLine {
             record,
             written: put.is_written,

@@ -238,6 +238,7 @@ impl Reports {
             }
             next += 1;
         }
+
         if next < parts {
             return Err(JobError::PartMissing { part: next, parts });
         }
@@ -246,7 +247,8 @@ impl Reports {
 
     /// Checks that no keys were lost, or read from other deltas.
     fn check_keys(&self, begun: &Begun) -> Result<(), JobError> {
-        let (read, made) = (self.sum(|part| part.read), self.made.counts().keys);
+        let read = self.sum(|part| part.read);
+        let made = self.made.counts().keys;
         if read != made {
             return Err(JobError::KeysDiffer { read, made });
         }
@@ -406,10 +408,12 @@ impl Publish<'_> {
     }
 
     fn report(&self, manifest: &Manifest, overlap: Option<Overlap>) -> PublishReport {
-        let (begun, reports) = (self.begun, self.reports);
+        let begun = self.begun;
+        let reports = self.reports;
         let counts = reports.made.counts();
         let written =
             reports.sum(|part| part.chunks.iter().map(|chunk| chunk.written as u64).sum());
+
         PublishReport {
             audience: manifest.audience().as_str().to_owned(),
             generation: manifest.generation(),

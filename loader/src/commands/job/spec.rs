@@ -54,6 +54,7 @@ impl Job {
                 error.column()
             )
         })?;
+
         if job.version != VERSION {
             let found = job.version.escape_debug();
             return Err(format!(

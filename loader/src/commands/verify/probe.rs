@@ -52,23 +52,27 @@ pub fn measure(
     let tasks =
         (0..probes.div_ceil(size)).map(|index| index * size..probes.min((index + 1) * size));
     let queue = Mutex::new(tasks);
-    let work = || {
-        let mut found = 0;
-        while let Some(task) = next(&queue) {
-            progress.add(task.end - task.start);
-            found += count_members(snapshot, task);
+    let mut false_positives = 0;
+    std::thread::scope(|scope| {
+        let mut workers = Vec::with_capacity(threads);
+        for _ in 0..threads {
+            workers.push(scope.spawn(|| {
+                let mut found = 0;
+                while let Some(task) = next(&queue) {
+                    progress.add(task.end - task.start);
+                    found += count_members(snapshot, task);
+                }
+                found
+            }));
         }
-        found
-    };
-    let false_positives = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, u64>| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).sum()
+        for worker in workers {
+            match worker.join() {
+                Ok(found) => false_positives += found,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
     });
+
     let (low, high) = wilson(false_positives, probes);
     let measured_fpr = if probes == 0 {
         0.0
@@ -105,7 +109,8 @@ pub fn wilson(positives: u64, probes: u64) -> (f64, f64) {
     if probes == 0 {
         return (0.0, 1.0);
     }
-    let (n, p) = (probes as f64, positives as f64 / probes as f64);
+    let n = probes as f64;
+    let p = positives as f64 / n;
     let center = p + Z * Z / (2.0 * n);
     let reach = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + Z * Z / n;
