@@ -99,19 +99,18 @@ async fn read(flags: &LoadFlags, progress: &Progress) -> Result<Snapshot, Comman
         .await?;
     let mut chunks = vec![None; manifest.chunks().len()];
     progress.expect(chunks.len() as u64);
-    let arrived = |entry: &rtad_core::snapshot::ChunkEntry, chunk| {
-        let index = manifest
-            .chunks()
-            .partition_point(|one| one.first_shard < entry.first_shard);
-        chunks[index] = Some(Arc::new(chunk));
-        progress.add(1);
-    };
+
     let entries = manifest.chunks();
     store
-        .chunks(&manifest, entries, PARALLEL_READS, arrived)
+        .chunks(&manifest, entries, PARALLEL_READS, |entry, chunk| {
+            let index = entries.partition_point(|one| one.first_shard < entry.first_shard);
+            chunks[index] = Some(Arc::new(chunk));
+            progress.add(1);
+        })
         .await?;
-    let chunks = chunks.into_iter().flatten().collect();
-    Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
+
+    let in_order = chunks.into_iter().flatten().collect();
+    Ok(Snapshot::assemble(manifest, in_order).with_overlay(overlay))
 }
 
 async fn stopped(watch: &Watch) {

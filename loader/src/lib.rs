@@ -27,13 +27,14 @@ pub fn main() -> ExitStatus {
         Ok(cli) => cli,
         Err(error) => {
             // No parsed flags exist; help and version are no mistakes.
-            let has_flag = || std::env::args_os().any(|argument| argument == "--json");
-            if error.use_stderr() && has_flag() {
+            let has_flag = std::env::args_os().any(|argument| argument == "--json");
+            if error.use_stderr() && has_flag {
                 write_failure_json(&UsageMistake::of(&error));
             }
             error.exit()
         }
     };
+
     let is_json = cli.reports_json();
     let watched = interrupts::watch(is_json, cli.effect_of_interrupt());
     let done = watched

@@ -32,10 +32,11 @@ impl LiveFilters {
         parallel: usize,
     ) -> Result<Self, StoreError> {
         let mut chunks = BTreeMap::new();
-        let arrived = |entry: &ChunkEntry, chunk| {
-            chunks.insert(entry.first_shard, chunk);
-        };
-        store.chunks(&manifest, entries, parallel, arrived).await?;
+        store
+            .chunks(&manifest, entries, parallel, |entry, chunk| {
+                chunks.insert(entry.first_shard, chunk);
+            })
+            .await?;
         Ok(Self { manifest, chunks })
     }
 
@@ -76,40 +77,45 @@ impl ShardFilters for LiveFilters {
         let Some(chunk) = self.chunks.get(&entry.first_shard) else {
             return 0;
         };
-        let (spec, filter) = (self.manifest.filter(), chunk.filter(first.shard()));
+        let spec = self.manifest.filter();
+        let filter = chunk.filter(first.shard());
         keys.filter(|key| spec.contains(filter, key)).count() as u64
     }
 }
 
 /// The chunk of the key's shard; `None` if the shard has no keys.
 fn chunk_of<'m>(manifest: &'m Manifest, key: &DeviceKey) -> Option<&'m ChunkEntry> {
-    let (entries, shard) = (manifest.chunks(), u32::from(key.shard()));
+    let entries = manifest.chunks();
+    let shard = u32::from(key.shard());
     let index = entries.partition_point(|entry| entry.first_shard + entry.shard_count <= shard);
-    entries
-        .get(index)
-        .filter(|entry| entry.first_shard <= shard)
+    match entries.get(index) {
+        Some(entry) if entry.first_shard <= shard => Some(entry),
+        _ => None,
+    }
 }
 
 /// The chunks that hold the shards of these keys, those of the most keys first; at most so many
 /// bytes of them, but at least one.
 pub fn chunks_of(manifest: &Manifest, keys: &[DeviceKey], max_bytes: u64) -> Vec<ChunkEntry> {
     let mut counts = BTreeMap::<u32, (u64, &ChunkEntry)>::new();
-    for entry in keys.iter().filter_map(|key| chunk_of(manifest, key)) {
-        counts.entry(entry.first_shard).or_insert((0, entry)).0 += 1;
+    for key in keys {
+        if let Some(entry) = chunk_of(manifest, key) {
+            counts.entry(entry.first_shard).or_insert((0, entry)).0 += 1;
+        }
     }
     let mut counts: Vec<_> = counts.into_values().collect();
     counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+
     let mut bytes = 0;
-    let fits = |(index, (_, entry)): &(usize, (u64, &ChunkEntry))| {
+    let mut chunks = Vec::new();
+    for (_, entry) in counts {
         bytes += entry.size_bytes;
-        *index == 0 || bytes <= max_bytes
-    };
-    counts
-        .into_iter()
-        .enumerate()
-        .take_while(fits)
-        .map(|(_, (_, entry))| entry.clone())
-        .collect()
+        if !chunks.is_empty() && bytes > max_bytes {
+            break;
+        }
+        chunks.push(entry.clone());
+    }
+    chunks
 }
 
 /// Chunks at even distances; at most so many bytes of them, but at least one of any.

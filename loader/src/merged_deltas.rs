@@ -38,6 +38,7 @@ impl MergedDeltas {
         let overlay = store
             .overlay(base.audience(), current, &Overlay::default())
             .await?;
+
         let newest_last = overlay.deltas().chain(overlay.tombstones());
         let changes = BuiltDelta::merged(current.sequence, newest_last.map(|delta| &**delta));
         let removed = changes
@@ -83,6 +84,7 @@ impl MergedDeltas {
         let entries = manifest
             .folded()
             .map_or_else(Vec::new, |folded| folded.deltas.clone());
+
         let mut deltas = Vec::with_capacity(entries.len());
         for entry in &entries {
             deltas.push(store.delta(base.audience(), entry).await?);
@@ -91,29 +93,33 @@ impl MergedDeltas {
             return Ok(CarriedChanges::default());
         };
         drop(deltas);
-        let is_overridden = |key: &DeviceKey| {
-            self.added.binary_search(key).is_ok()
-                || self
-                    .removed
-                    .as_ref()
-                    .is_some_and(|removed| removed.contains(key))
-        };
-        let (added, values) = delta
-            .members()
-            .filter(|(key, _)| !is_overridden(key))
-            .unzip();
-        let removed = delta
-            .removed()
-            .iter()
-            .filter(|key| !is_overridden(key))
-            .copied()
-            .collect();
-        Ok(CarriedChanges {
-            added,
-            values,
-            removed,
+
+        let mut carried = CarriedChanges {
             entries,
-        })
+            ..CarriedChanges::default()
+        };
+        for (key, value) in delta.members() {
+            if !self.overrides(&key) {
+                carried.added.push(key);
+                carried.values.push(value);
+            }
+        }
+        for key in delta.removed().iter() {
+            if !self.overrides(key) {
+                carried.removed.push(*key);
+            }
+        }
+        Ok(carried)
+    }
+
+    /// Whether a later change decides about the key.
+    fn overrides(&self, key: &DeviceKey) -> bool {
+        let is_added = self.added.binary_search(key).is_ok();
+        is_added
+            || self
+                .removed
+                .as_ref()
+                .is_some_and(|removed| removed.contains(key))
     }
 
     /// Applies carried changes to the input too. The new generation carries them on.
@@ -127,6 +133,7 @@ impl MergedDeltas {
         if let Some(folded) = &mut self.folded {
             folded.deltas = entries;
         }
+
         let old = std::mem::take(&mut self.added)
             .into_iter()
             .zip(std::mem::take(&mut self.values));

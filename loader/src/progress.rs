@@ -83,14 +83,20 @@ impl Bytes {
     /// Percentage read, and the time left after `elapsed`; `None` if the total is unknown, or too
     /// little was read for an estimate.
     fn estimate(&self, elapsed: Duration) -> Option<(u64, Duration)> {
-        let (done, total) = (
-            self.done.load(Ordering::Relaxed),
-            self.total.load(Ordering::Relaxed),
-        );
-        let share = (total > 0).then(|| (done as f64 / total as f64).min(1.0))?;
-        let left = elapsed.as_secs_f64() * (1.0 - share) / share;
-        let left = Duration::try_from_secs_f64(left).unwrap_or_default();
-        Some(((share * 100.0) as u64, left)).filter(|(percent, _)| *percent > 0)
+        let done = self.done.load(Ordering::Relaxed);
+        let total = self.total.load(Ordering::Relaxed);
+        if total == 0 {
+            return None;
+        }
+
+        let share = (done as f64 / total as f64).min(1.0);
+        let percent = (share * 100.0) as u64;
+        if percent == 0 {
+            return None;
+        }
+        let seconds_left = elapsed.as_secs_f64() * (1.0 - share) / share;
+        let left = Duration::try_from_secs_f64(seconds_left).unwrap_or_default();
+        Some((percent, left))
     }
 }
 
@@ -109,6 +115,24 @@ impl<R: Read> Read for CountedReader<R> {
     }
 }
 
+/// Writes a rate: the library's own format has four decimals.
+fn write_rate(state: &ProgressState, out: &mut dyn Write) {
+    let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+}
+
+/// Writes the share of the bytes and of the rows that is done.
+fn write_total(read: &Bytes, state: &ProgressState, out: &mut dyn Write) {
+    if let Some((percent, left)) = read.estimate(state.elapsed()) {
+        let _ = write!(out, ", {percent}%, {} left", HumanDuration(left));
+    }
+    let Some(total) = state.len() else { return };
+    let _ = write!(out, " of {}", HumanCount(total));
+    let percent = (state.pos() * 100).checked_div(total).unwrap_or(0);
+    if percent > 0 {
+        let _ = write!(out, ", {percent}%, {} left", HumanDuration(state.eta()));
+    }
+}
+
 impl Progress {
     /// Draws if `is_enabled` and stderr is a terminal.
     pub fn new(is_enabled: bool) -> Self {
@@ -120,27 +144,18 @@ impl Progress {
                 watch: None,
             };
         }
+
         let read = Arc::clone(&bytes);
-        let total = move |state: &ProgressState, out: &mut dyn Write| {
-            if let Some((percent, left)) = read.estimate(state.elapsed()) {
-                let _ = write!(out, ", {percent}%, {} left", HumanDuration(left));
-            }
-            let Some(total) = state.len() else { return };
-            let _ = write!(out, " of {}", HumanCount(total));
-            let percent = (state.pos() * 100).checked_div(total);
-            if let Some(percent) = percent.filter(|percent| *percent > 0) {
-                let _ = write!(out, ", {percent}%, {} left", HumanDuration(state.eta()));
-            }
-        };
-        // The library's own rate format has four decimals.
-        let rate = |state: &ProgressState, out: &mut dyn Write| {
-            let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
-        };
         let style =
             ProgressStyle::with_template("{spinner} {msg}: {human_pos}{total} ({rate}, {elapsed})")
                 .expect("the template is a constant that parses")
-                .with_key("rate", rate)
-                .with_key("total", total);
+                .with_key("rate", write_rate)
+                .with_key(
+                    "total",
+                    move |state: &ProgressState, out: &mut dyn Write| {
+                        write_total(&read, state, out);
+                    },
+                );
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self {
