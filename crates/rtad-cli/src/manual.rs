@@ -37,7 +37,8 @@ impl Manual {
     pub fn write(&self, mut program: clap::Command, reference: &str) -> io::Result<()> {
         match self {
             Self::Completions { shell } => {
-                let (name, mut script) = (program.get_name().to_owned(), Vec::new());
+                let name = program.get_name().to_owned();
+                let mut script = Vec::new();
                 clap_complete::generate(*shell, &mut program, name, &mut script);
                 io::stdout().lock().write_all(&script)
             }

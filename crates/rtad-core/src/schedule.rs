@@ -96,7 +96,8 @@ impl TryFrom<String> for Hours {
 
     fn try_from(text: String) -> Result<Self, InvalidTime> {
         let minutes = text.split_once('-').and_then(|(start, end)| {
-            let (start, end) = (minute(start)?, minute(end)?);
+            let start = minute(start)?;
+            let end = minute(end)?;
             (start < DAY && start != end).then_some(Self { start, end })
         });
         minutes.ok_or(InvalidTime::Hours)
@@ -275,7 +276,8 @@ impl Weekly {
                 continue;
             };
             for minute in self.hours.iter().flat_map(|hours| [hours.start, hours.end]) {
-                let (hour, minute) = (minute / 60 % 24, minute % 60);
+                let hour = minute / 60 % 24;
+                let minute = minute % 60;
                 let Ok(time) = Time::new(hour as i8, minute as i8, 0, 0) else {
                     continue;
                 };

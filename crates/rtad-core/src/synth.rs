@@ -88,7 +88,8 @@ impl Synth {
 pub fn random_key(index: u64) -> DeviceKey {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |n: u64| mix(n.wrapping_mul(STEP).wrapping_add(0x7261_6e64_6f6d_6b65));
-    let (high, low) = (step(2 * index), step(2 * index + 1));
+    let high = step(2 * index);
+    let low = step(2 * index + 1);
     DeviceKey::from_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
 }
 

@@ -50,7 +50,8 @@ impl ClientStream {
 /// connection, and the client might lose the answer.
 async fn linger(mut stream: TcpStream) {
     let drain = async {
-        let (mut rest, mut received) = (vec![0; 4096], 0);
+        let mut rest = vec![0; 4096];
+        let mut received = 0;
         while received < MAX_LINGER_BYTES
             && let Ok(Ok(count)) = timeout(SEND_PAUSE, stream.read(&mut rest)).await
             && count > 0

@@ -43,7 +43,8 @@ impl<P: Send + 'static> Workers<P> {
         for index in 0..count {
             let (sender, receiver) = mpsc::unbounded_channel();
             let load = Arc::new(AtomicUsize::new(0));
-            let (connections, ended) = (connections.clone(), Arc::clone(&load));
+            let connections = connections.clone();
+            let ended = Arc::clone(&load);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;

@@ -242,7 +242,8 @@ impl AskedColumn {
 
     fn finish(&mut self, field: &Field) -> Result<ArrayRef, ArrowError> {
         let element = Arc::clone(element_of(field)?);
-        let (lists, ids) = (self.lists.finish(), Arc::new(self.ids.finish()));
+        let lists = self.lists.finish();
+        let ids = Arc::new(self.ids.finish());
         let list = ListArray::try_new(element, lists, ids, self.exists.finish())?;
         Ok(Arc::new(list))
     }

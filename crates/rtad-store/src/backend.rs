@@ -119,7 +119,8 @@ impl Backend {
             Self::Objects { objects, .. } => Ok(Arc::clone(objects)),
             Self::Directory(directory) => {
                 let permit = Arc::clone(&directory.probe).acquire_owned().await;
-                let (root, path) = (directory.root.clone(), path.clone());
+                let root = directory.root.clone();
+                let path = path.clone();
                 blocking(move || {
                     let _permit = permit;
                     open_directory(root, &path)

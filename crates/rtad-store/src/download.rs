@@ -127,7 +127,8 @@ impl ResumingReader {
             return Ok(None);
         }
 
-        let (start, path) = (self.offset, self.path.clone());
+        let start = self.offset;
+        let path = self.path.clone();
         let mut block = Vec::new();
         let mut backoff = Backoff::new(MAX_RETRY_UNITS);
         loop {

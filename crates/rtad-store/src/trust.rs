@@ -102,7 +102,8 @@ impl Trust {
 
 /// Checks that a verified signature was made for this path.
 fn check_path(path: &Path, signature: &Signature) -> Result<(), SignatureError> {
-    let (found, expected) = (signature.trusted_comment(), trusted_comment(path));
+    let found = signature.trusted_comment();
+    let expected = trusted_comment(path);
     if found == expected {
         return Ok(());
     }

@@ -319,7 +319,8 @@ fn is_pair(text: &[u8]) -> bool {
         return false;
     }
 
-    let (first, second) = (&text[..half], &text[half + 1..]);
+    let first = &text[..half];
+    let second = &text[half + 1..];
     let is_of_device = |id: &[u8]| is_hex(id) || is_uuid(id);
     first[..3] == second[..3] || is_of_device(first) && is_of_device(second)
 }

@@ -129,7 +129,8 @@ pub fn part_bytes(bits: RowBits, counts: ShardCounts) -> PartBytes {
 /// The largest share of diverted keys seen in shards of 3,000 keys was 4 %, each of which takes
 /// 16 bits; below, that of listed keys was 10 % in shards of 40.
 pub fn max_bytes(keys: u32, bits: RowBits) -> u64 {
-    let (count, entry_bytes) = (u64::from(keys), list_entry_bytes(bits) as u64);
+    let count = u64::from(keys);
+    let entry_bytes = list_entry_bytes(bits) as u64;
     let rest = match keys {
         0..MIN_TIER_KEYS => count * entry_bytes,
         MIN_TIER_KEYS..MIN_SECOND_KEYS => (count / 6 + 12) * entry_bytes,
@@ -269,7 +270,8 @@ fn parities(words: [u64; 8]) -> u64 {
 fn lookup<T: Tier>(lines: &[Line; 2], hash: Hash, offset: u64) -> TierAnswer {
     let [first, second] = lines;
     let (c0, rest) = hash.row::<T>();
-    let (c1, fingerprint) = (rest & T::MASK, rest >> T::SLOTS);
+    let c1 = rest & T::MASK;
+    let fingerprint = rest >> T::SLOTS;
     let under = |j: usize| match j < T::BITS {
         true => column::<T>(first, j) & c0 ^ column::<T>(second, j) & c1,
         false => 0,

@@ -312,7 +312,8 @@ const RIBBON_HASHES: u32 = 2;
 
 /// The rate of a ribbon filter in which shards of two numbers of bits are mixed.
 fn ribbon_fpr(millibits: u32, value: u32) -> f64 {
-    let (bits, longer) = (millibits / 1000, f64::from(millibits % 1000) / 1000.0);
+    let bits = millibits / 1000;
+    let longer = f64::from(millibits % 1000) / 1000.0;
     let nominal = |fingerprint| ribbon::nominal_fpr(RowBits { fingerprint, value });
     let [short, long] = [bits, bits + 1].map(nominal);
     short + (long - short) * longer
@@ -338,7 +339,8 @@ const fn max_hashes(kind: FilterKind) -> u32 {
 /// The bits per key at which `hashes` probes of block512 give `fpr`, by bisection: the rate falls
 /// as bits are added.
 fn solve_bits_per_key(hashes: u32, fpr: f64) -> f64 {
-    let (mut low, mut high) = (1.0, f64::from(MAX_MILLIBITS) / 1000.0);
+    let mut low = 1.0;
+    let mut high = f64::from(MAX_MILLIBITS) / 1000.0;
     while high - low > 1e-6 {
         let middle = f64::midpoint(low, high);
         if fpr_at(hashes, middle) > fpr {

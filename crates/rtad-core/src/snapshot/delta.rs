@@ -204,11 +204,13 @@ impl Delta {
     ///
     /// [`DeltaError`].
     pub fn parse(bytes: &[u8], entry: &DeltaEntry) -> Result<Self, DeltaError> {
-        let (found, expected) = (bytes.len() as u64, entry.size_bytes());
+        let found = bytes.len() as u64;
+        let expected = entry.size_bytes();
         if found != expected {
             return Err(DeltaError::Length { found, expected });
         }
-        let (found, expected) = (Digest::of(bytes), entry.sha256);
+        let found = Digest::of(bytes);
+        let expected = entry.sha256;
         if found != expected {
             return Err(DeltaError::Digest { found, expected });
         }
@@ -253,7 +255,8 @@ impl Delta {
             let keys: Vec<DeviceKey> = keys.by_ref().take(count as usize).collect();
             SortedKeys::new(keys).ok_or(DeltaError::Order { list: name })
         };
-        let (added, removed) = (list("added", entry.added)?, list("removed", entry.removed)?);
+        let added = list("added", entry.added)?;
+        let removed = list("removed", entry.removed)?;
         if added.iter().any(|key| removed.contains(key)) {
             return Err(DeltaError::Order { list: "removed" });
         }
@@ -265,7 +268,8 @@ impl Delta {
             });
         }
         if entry.has_values && values.iter().all(|value| *value == NO_VALUE) {
-            let (offset, found) = (48, entry.value_bytes());
+            let offset = 48;
+            let found = entry.value_bytes();
             return Err(DeltaError::Field {
                 field: "values",
                 offset,

@@ -122,7 +122,8 @@ impl FilterStats {
             let is_positive = spec.contains(filter, &DeviceKey::from_bytes(bytes));
             check.false_positives += u64::from(is_positive);
         }
-        let (diverted_keys, listed_keys) = (counts.diverted.into(), counts.listed.into());
+        let diverted_keys = counts.diverted.into();
+        let listed_keys = counts.listed.into();
         let ribbon = RibbonStats {
             diverted_keys,
             listed_keys,

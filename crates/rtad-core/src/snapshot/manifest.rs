@@ -258,11 +258,13 @@ impl Manifest {
         audience: &AudienceName,
         entry: &GenerationEntry,
     ) -> Result<Self, ManifestError> {
-        let (found, expected) = (bytes.len() as u64, entry.manifest_size_bytes);
+        let found = bytes.len() as u64;
+        let expected = entry.manifest_size_bytes;
         if found != expected {
             return Err(ManifestError::Length { found, expected });
         }
-        let (found, expected) = (Digest::of(bytes), entry.manifest_sha256);
+        let found = Digest::of(bytes);
+        let expected = entry.manifest_sha256;
         if found != expected {
             return Err(ManifestError::Digest { found, expected });
         }

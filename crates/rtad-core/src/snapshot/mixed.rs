@@ -61,7 +61,8 @@ impl Snapshot {
             }
         }
         // Renumber the chunks still in use, in shard order.
-        let (mut kept, mut indexes) = (Vec::new(), HashMap::new());
+        let mut kept = Vec::new();
+        let mut indexes = HashMap::new();
         let chunk_of_shard: Vec<Option<usize>> = chunk_of_shard
             .into_iter()
             .map(|chunk| {

@@ -157,7 +157,8 @@ impl ListedObject {
 
     /// Opens the object that was listed. Sends no request.
     pub fn open(&self) -> Object {
-        let (objects, path) = (Arc::clone(&self.objects), self.meta.location.clone());
+        let objects = Arc::clone(&self.objects);
+        let path = self.meta.location.clone();
         let reader = ResumingReader::new(objects, path, self.meta.size, STALL_TIMEOUT);
         Object {
             reader: reader.with_listed_tag(self.meta.e_tag.as_deref()),

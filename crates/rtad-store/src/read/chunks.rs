@@ -129,7 +129,8 @@ impl Store {
         parallel: usize,
         mut arrived: impl FnMut(&ChunkEntry, Chunk),
     ) -> Result<(), StoreError> {
-        let (mut waiting, mut reads) = (entries.iter(), FuturesUnordered::new());
+        let mut waiting = entries.iter();
+        let mut reads = FuturesUnordered::new();
         loop {
             // No stream of a closure: its future could not be spawned.
             while reads.len() < parallel.max(1)

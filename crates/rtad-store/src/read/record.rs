@@ -51,8 +51,9 @@ impl Live {
         };
         let current = Current::parse(content).map_err(refuse)?;
         if current.sequence != number {
-            let (found, field) = (current.sequence, "sequence".to_owned());
-            let (found, expected) = (found.to_string(), number.to_string());
+            let field = "sequence".to_owned();
+            let found = current.sequence.to_string();
+            let expected = number.to_string();
             return Err(refuse(ManifestError::Field {
                 field,
                 found,

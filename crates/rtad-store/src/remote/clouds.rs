@@ -72,7 +72,8 @@ pub fn bucket(
             source: source.into(),
         })?;
 
-    let (host, port) = (settings.host_of(name), settings.port.as_str());
+    let host = settings.host_of(name);
+    let port = settings.port.as_str();
     let is_plain = settings.scheme == "http";
     let builder = AmazonS3Builder::new()
         .with_bucket_name(name)

@@ -76,7 +76,8 @@ impl StoreWriter {
     /// A store error, or [`StoreError::NotFound`] if nothing of the audience was ever published.
     pub async fn ledger(&self, audience: &AudienceName) -> Result<Ledger, StoreError> {
         let live = self.store().require_live(audience, None).await?;
-        let (writer, audience) = (self.clone(), audience.clone());
+        let writer = self.clone();
+        let audience = audience.clone();
         Ok(Ledger {
             writer,
             audience,
@@ -326,7 +327,8 @@ impl Ledger {
 
 /// The number of deltas that a new one of `keys` keys is not merged with; at most `most`.
 fn kept_deltas(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
-    let (mut kept, mut total) = (deltas.len(), keys);
+    let mut kept = deltas.len();
+    let mut total = keys;
     while let Some(before) = kept.checked_sub(1).map(|index| deltas[index].keys()) {
         let is_due = before < GROWTH.saturating_mul(total) || kept >= most;
         if !is_due || before.saturating_add(total) > MAX_DELTA_KEYS {

@@ -63,7 +63,8 @@ impl Change {
                 Membership::Removed => removed.push(key),
             }
         }
-        let (mut entombed, mut lifted) = (Vec::new(), Vec::new());
+        let mut entombed = Vec::new();
+        let mut lifted = Vec::new();
         for (key, is_entombed) in last_by_key(self.tombstones) {
             if is_entombed {
                 entombed.push(key)

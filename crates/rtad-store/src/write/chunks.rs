@@ -207,7 +207,8 @@ pub async fn put_unless_held(
     chunk: BuiltChunk,
     stable: &StableFiles,
 ) -> Result<ChunkPut, StoreError> {
-    let (backend, entry) = (writer.backend(), &chunk.entry);
+    let backend = writer.backend();
+    let entry = &chunk.entry;
     let found = find_chunk(backend, audience, entry, stable).await?;
     if let Some(held) = found.held() {
         // A corrupt file of a directory is repaired. Object stores keep checksums of their own, and

@@ -143,7 +143,8 @@ impl Candidate<'_> {
 /// The highest number of a record that was lost; 0 if there was none. A reader that had it would
 /// take a lower one for that of a stale copy.
 async fn last_sequence(update: &RecordUpdate<'_>) -> Result<u64, StoreError> {
-    let (store, audience) = (update.writer.store(), update.audience);
+    let store = update.writer.store();
+    let audience = update.audience;
     let hint = store.records(audience).hint().await?.unwrap_or(0);
     let highest = highest_sequence(store, audience).await?.max(hint);
     // A first record may have been created since, and a delta appended to it.

@@ -128,7 +128,8 @@ impl StoreWriter {
         here: Option<&Live>,
         mirrored: &mut Mirrored,
     ) -> Result<(), StoreError> {
-        let (there, mirror) = (source.records(audience), self.store().records(audience));
+        let there = source.records(audience);
+        let mirror = self.store().records(audience);
         let newest = mirrored.sequence;
         let first = match here {
             Some(here) => here.current.sequence + 1,
@@ -260,7 +261,8 @@ impl FileCopy<'_> {
         manifest: &Manifest,
         entry: &ChunkEntry,
     ) -> Result<(ChunkPut, u64), StoreError> {
-        let (writer, audience) = (self.writer, self.audience);
+        let writer = self.writer;
+        let audience = self.audience;
         let found = find_chunk(writer.backend(), audience, entry, &self.stable).await?;
         if let Some(held) = found.held() {
             return Ok((held, entry.size_bytes));

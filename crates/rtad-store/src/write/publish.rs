@@ -62,7 +62,8 @@ impl StoreWriter {
     /// [`StoreError::Conflict`] if another loader has published since `base`,
     /// [`StoreError::Conditions`], [`StoreError::Unsigned`], or a store error.
     pub async fn publish(&self, base: Base) -> Result<Publication<'_>, StoreError> {
-        let (store, audience) = (self.store(), base.audience());
+        let store = self.store();
+        let audience = base.audience();
         prepare_folder(self, &audience_path(audience)).await?;
         // Before chunks are written.
         self.check_creates(audience).await?;

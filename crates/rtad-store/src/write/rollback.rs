@@ -141,7 +141,8 @@ async fn check_delta_files(
     entries: impl Iterator<Item = &DeltaEntry>,
 ) -> Result<(), StoreError> {
     for entry in entries {
-        let (found, expected) = (store.delta_size(audience, entry).await?, entry.size_bytes());
+        let found = store.delta_size(audience, entry).await?;
+        let expected = entry.size_bytes();
         if found != expected {
             return Err(StoreError::Delta {
                 path: delta_path(audience, entry).to_string(),

@@ -30,7 +30,8 @@ impl StoreWriter {
         base: &Base,
         pods_per_million: Option<u32>,
     ) -> Result<Current, StoreError> {
-        let (store, audience) = (self.store(), base.audience());
+        let store = self.store();
+        let audience = base.audience();
         let Staged { entry, .. } = staged_in(base.with_generation(), audience)?;
         let (manifest, bytes) = store.manifest_and_file(audience, &entry).await?;
         check_chunks(store, &manifest).await?;

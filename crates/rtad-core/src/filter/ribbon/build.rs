@@ -170,7 +170,8 @@ fn solve<T: Tier>(
         while next < keys.len() && keys[next].start(starts).0 == line {
             let (c0, mut rest) = keys[next].row::<T>();
             if T::VALUE_BITS > 0 {
-                let (c1, fingerprint) = (rest & T::MASK, rest >> T::SLOTS);
+                let c1 = rest & T::MASK;
+                let fingerprint = rest >> T::SLOTS;
                 let sum = fingerprint << T::VALUE_BITS | u64::from(values[next]);
                 rest = c1 | sum << T::SLOTS;
             }
@@ -227,7 +228,9 @@ fn eliminate<T: Tier>(work: &mut Vec<Row>, slot: usize, found: &mut [Row]) {
     let all = (1_u64 << found.len()) - 1;
     // Mutually reduced: each has one of the slots, so a row's own bits name the pivots to add.
     let mut pivots = [[0; 2]; STEP];
-    let (mut complete, mut read, mut kept) = (0, 0, 0);
+    let mut complete = 0;
+    let mut read = 0;
+    let mut kept = 0;
     while read < work.len() && complete != all {
         let mut row = work[read];
         read += 1;
@@ -283,7 +286,8 @@ const ENTRIES: [[bool; 1 << GROUP]; GROUP] = {
     let mut masks = [[false; 1 << GROUP]; GROUP];
     let mut i = 0;
     while i < GROUP << GROUP {
-        let (slot, entry) = (i >> GROUP, i % (1 << GROUP));
+        let slot = i >> GROUP;
+        let entry = i % (1 << GROUP);
         masks[slot][entry] = entry >> slot & 1 == 1;
         i += 1;
     }
@@ -346,7 +350,8 @@ fn write_line<T: Tier>(values: &[T::Word; 48], line: &mut Line) {
     }
     let mut words = [0_u64; LINE_BYTES / 8 + 1];
     for (j, column) in columns[..T::COLUMNS].iter().rev().enumerate() {
-        let (word, shift) = (j * T::SLOTS / 64, j * T::SLOTS % 64);
+        let word = j * T::SLOTS / 64;
+        let shift = j * T::SLOTS % 64;
         words[word] |= column << shift;
         if shift + T::SLOTS > 64 {
             words[word + 1] |= column >> (64 - shift);

@@ -88,7 +88,8 @@ fn in_second(first_bits: RowBits, second: &[u8], hash: Hash) -> Option<u8> {
 fn retrieve<T: Tier>(lines: &[Line; 2], hash: Hash, offset: u64) -> (Option<u8>, bool) {
     let [first, second] = lines;
     let (c0, rest) = hash.row::<T>();
-    let (c1, fingerprint) = (rest & T::MASK, rest >> T::SLOTS);
+    let c1 = rest & T::MASK;
+    let fingerprint = rest >> T::SLOTS;
     let under = |j: usize| match j < T::COLUMNS {
         true => column::<T>(first, j) & c0 ^ column::<T>(second, j) & c1,
         false => 0,

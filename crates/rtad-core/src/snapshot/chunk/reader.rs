@@ -66,7 +66,8 @@ impl ChunkVerifier {
 
     /// Consumes the file's next bytes; returns those that belong to the body.
     fn take<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], ChunkError> {
-        let (received, expected) = (self.received + bytes.len() as u64, self.entry.size_bytes);
+        let received = self.received + bytes.len() as u64;
+        let expected = self.entry.size_bytes;
         if received > expected {
             return Err(ChunkError::Length {
                 found: received,
@@ -91,11 +92,13 @@ impl ChunkVerifier {
 
     /// Checks length and digest; returns the offsets of the filters, too.
     fn verify(self) -> Result<(FilterSpec, ChunkEntry, BodyLayout), ChunkError> {
-        let (found, expected) = (self.received, self.entry.size_bytes);
+        let found = self.received;
+        let expected = self.entry.size_bytes;
         let Some(layout) = self.layout.filter(|_| found == expected) else {
             return Err(ChunkError::Length { found, expected });
         };
-        let (found, expected) = (Digest::finish(self.hasher), self.entry.digest);
+        let found = Digest::finish(self.hasher);
+        let expected = self.entry.digest;
         if found != expected {
             return Err(ChunkError::Digest { found, expected });
         }
@@ -128,7 +131,8 @@ impl ChunkVerifier {
                 })
             }
         };
-        let (spec, entry) = (&self.spec, &self.entry);
+        let spec = &self.spec;
+        let entry = &self.entry;
         let body_bytes = entry.filter_bytes(spec.kind());
         check(
             "filter kind",
@@ -255,7 +259,8 @@ impl ChunkReader for ChunkDecoder {
     }
 
     fn finish(self) -> Result<Chunk, ChunkError> {
-        let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
+        let found = self.verifier.received;
+        let expected = self.verifier.entry.size_bytes;
         let counts = self.verifier.counts().collect();
         let (spec, entry, layout) = self.verifier.verify()?;
         let ChunkBody { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;

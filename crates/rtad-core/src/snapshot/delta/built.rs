@@ -95,7 +95,8 @@ impl BuiltDelta {
             bytes.extend_from_slice(key.as_bytes());
         }
         bytes.extend_from_slice(&values);
-        let (has_values, sha256) = (v > 0, Digest::of(&bytes));
+        let has_values = v > 0;
+        let sha256 = Digest::of(&bytes);
         let entry = DeltaEntry {
             first,
             last,

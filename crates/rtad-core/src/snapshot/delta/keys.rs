@@ -122,7 +122,8 @@ pub fn overlaid<T: Copy>(
     older: impl Iterator<Item = (DeviceKey, T)>,
     newer: impl Iterator<Item = (DeviceKey, T)>,
 ) -> Vec<(DeviceKey, T)> {
-    let (mut older, mut newer) = (older.peekable(), newer.peekable());
+    let mut older = older.peekable();
+    let mut newer = newer.peekable();
     let mut all = Vec::with_capacity(older.size_hint().0 + newer.size_hint().0);
     loop {
         let order = match (older.peek(), newer.peek()) {

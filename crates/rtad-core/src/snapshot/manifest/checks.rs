@@ -58,7 +58,8 @@ pub fn check_build(build: &BuildReport) -> Result<(), ManifestError> {
 pub fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<(), ManifestError> {
     let mut next_shard = 0;
     // u128 cannot overflow here; a saturated u64 could match a wrong total.
-    let (mut keys, mut size_bytes) = (0_u128, 0_u128);
+    let mut keys = 0_u128;
+    let mut size_bytes = 0_u128;
     for (index, chunk) in fields.chunks.iter().enumerate() {
         let field = |name: &str| format!("chunks[{index}].{name}");
         let first = u64::from(chunk.first_shard);
