@@ -72,12 +72,14 @@ fn write_page(directory: &Path, command: clap::Command, reference: &str) -> io::
         }
         end.control("fi", []);
     }
+
     end.control("SH", ["EXIT STATUS"]);
     for (codes, meaning) in exit_codes(reference) {
         end.control("TP", [])
             .text([bold(codes)])
             .text([roman(meaning)]);
     }
+
     let page = Man::new(command);
     let mut text = Vec::new();
     page.render(&mut text)?;

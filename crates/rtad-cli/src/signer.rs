@@ -89,6 +89,7 @@ impl Signer {
                 });
             }
         }
+
         let is_protected = text
             .lines()
             .nth(1)
@@ -106,6 +107,7 @@ impl Signer {
                     })?
             }
         };
+
         Ok(Arc::new(Self {
             path: path.to_owned(),
             key: RwLock::new(key),
@@ -153,6 +155,7 @@ fn unprotected(key: SecretKeyBox) -> Option<SecretKey> {
         false,
     )
     .ok()?;
+
     Some(key)
 }
 

@@ -85,6 +85,7 @@ impl Document<'_> {
             let found = "has a secret that is empty or not printable ASCII";
             self.mistake(key, found, "printable ASCII");
         }
+
         Secret(secret)
     }
 
@@ -110,6 +111,7 @@ impl Document<'_> {
                 return None;
             }
         };
+
         let is_redacted = secret
             .windows(REDACTED.len())
             .any(|window| window == REDACTED.as_bytes());
@@ -118,6 +120,7 @@ impl Document<'_> {
             self.mistake(table, found, "the secret itself");
             return None;
         }
+
         Some(secret)
     }
 }

@@ -229,6 +229,7 @@ impl Display for Time {
             (1000, "s"),
             (1, "ms"),
         ];
+
         let millis = self.0.as_millis();
         let is_exact = |unit: u128| {
             self.0.subsec_nanos().is_multiple_of(1_000_000) && millis.is_multiple_of(unit)

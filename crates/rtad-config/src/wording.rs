@@ -65,6 +65,7 @@ fn accepted(message: &str) -> String {
         let (_, known) = message.rsplit_once("`, expected ").unwrap_or_default();
         return one_of(&words(known));
     }
+
     if message.starts_with("invalid type: ")
         || message.starts_with("invalid value: ")
         || message.starts_with("invalid length ")
@@ -73,11 +74,13 @@ fn accepted(message: &str) -> String {
         let (_, expected) = message.rsplit_once(", expected ").unwrap_or_default();
         return in_words(expected).to_owned();
     }
+
     match message {
         "integer number overflowed" => return "a whole number".to_owned(),
         "floating-point number overflowed" => return "a number".to_owned(),
         _ => {}
     }
+
     match message.split_once(": expected ") {
         Some((_, accepted)) => accepted.to_owned(),
         None => message.to_owned(),

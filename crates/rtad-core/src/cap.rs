@@ -289,6 +289,7 @@ impl CapTable {
                 return Counted::Before;
             }
         }
+
         // All buckets up to the end are full, which takes a hash that is not random.
         if reserved {
             self.count.give_back();

@@ -43,6 +43,7 @@ impl Region {
         } else {
             0
         };
+
         let map = MmapOptions::new().len(len + slack).map_anon()?;
         let address = map.as_ptr().addr();
         let start = if slack == 0 {
@@ -50,6 +51,7 @@ impl Region {
         } else {
             address.next_multiple_of(LARGE_PAGE_BYTES) - address
         };
+
         if cfg!(target_os = "linux") && len > 0 {
             let large = match pages {
                 Pages::Large => len - len % LARGE_PAGE_BYTES,
@@ -62,6 +64,7 @@ impl Region {
             }
             let _ = map.advise_range(Advice::NoHugePage, start + large, map.len() - start - large);
         }
+
         Ok(Self { map, start, len })
     }
 

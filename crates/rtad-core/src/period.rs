@@ -150,11 +150,13 @@ impl Calendar {
             Ok(since) => i64::try_from(since.as_secs()).unwrap_or(LATEST),
             Err(_) => EARLIEST,
         };
+
         let now = now.clamp(EARLIEST, LATEST);
         let mut current = Start {
             at: EARLIEST,
             number: 0,
         };
+
         let mut end = LATEST;
         for start in self.starts(now - self.unit.reach(), now + self.unit.reach()) {
             if start.at > now {
@@ -163,6 +165,7 @@ impl Calendar {
             }
             current = start;
         }
+
         Period {
             number: current.number as u64,
             start: instant(current.at),
@@ -180,6 +183,7 @@ impl Calendar {
                 starts.push(Start { at, number });
             }
         };
+
         let unit = self.unit.seconds();
         let mut offset_before: Option<i64> = None;
         for Span {
@@ -202,6 +206,7 @@ impl Calendar {
             }
             offset_before = Some(offset);
         }
+
         starts
     }
 
@@ -215,6 +220,7 @@ impl Calendar {
             until,
             offset,
         }];
+
         for change in self.zone.following(timestamp(from)) {
             let at = change.timestamp().as_second();
             if at >= until {
@@ -229,6 +235,7 @@ impl Calendar {
                 offset: i64::from(change.offset().seconds()),
             });
         }
+
         spans
     }
 }

@@ -197,6 +197,7 @@ impl Schedule {
         } else {
             hours.to_vec()
         };
+
         Ok(Self {
             weekly: Some(Weekly {
                 days: chosen,
@@ -284,6 +285,7 @@ impl Weekly {
                 bounds.extend(self.instants(date.to_datetime(time)));
             }
         }
+
         let end = start
             .checked_add(((SEARCHED_DAYS + 1) * 24).hours())
             .unwrap_or(Timestamp::MAX);

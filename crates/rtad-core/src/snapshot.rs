@@ -114,6 +114,7 @@ impl Snapshot {
             chunks.len(),
             "one chunk per manifest entry"
         );
+
         let mut chunk_of_shard = ShardIndex::empty();
         for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
             assert!(
@@ -124,6 +125,7 @@ impl Snapshot {
                 chunk_of_shard[usize::from(shard)] = Some(index);
             }
         }
+
         let shard_index = ShardIndex::new(&chunk_of_shard);
         Self {
             manifest,
@@ -276,11 +278,13 @@ impl Snapshot {
             let second = |read, (_, target): &Located<'_>| read ^ u64::from(target.touch_second());
             read = located.iter().fold(read, second);
         }
+
         if !self.overlay.is_empty() {
             read ^= keys
                 .iter()
                 .fold(0, |read, key| read ^ self.overlay.touch(key));
         }
+
         std::hint::black_box(read);
         located
     }

@@ -72,6 +72,7 @@ impl Synth {
             IdKind::Caid => write!(id, "{first:016x}{second:016x}"),
             IdKind::Openid => write!(id, "o{first:016x}{:08x}", second >> 32),
         };
+
         written.expect("a String takes what is written");
     }
 

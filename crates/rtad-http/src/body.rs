@@ -165,6 +165,7 @@ impl<B: Body<Data = Bytes> + Unpin> BodyReader<B> {
                 break;
             }
         }
+
         let all = std::mem::take(&mut self.all);
         Poll::Ready(Ok(if all.is_empty() {
             std::mem::take(&mut self.first)

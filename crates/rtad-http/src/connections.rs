@@ -166,16 +166,19 @@ impl<S: RequestService> Connections<S> {
             Arc::clone(&progress),
             self.graceful.watcher(),
         );
+
         let task = self.tasks.spawn(async move {
             served.await;
             drop(permit);
         });
+
         let watched = Watched {
             task,
             progress,
             seen: None,
             idle_inspections: 0,
         };
+
         self.watched.insert(watched.task.id(), watched);
     }
 
@@ -252,6 +255,7 @@ async fn serve<S: RequestService>(
             Ok::<_, Infallible>(answer)
         })
     });
+
     let http = http1::Builder::new()
         .max_buf_size(MAX_BUFFER_BYTES)
         // Answers are small: one copy costs less than a vectored write of two buffers.

@@ -47,6 +47,7 @@ pub fn init_logging(level: LogLevel) {
         true => layer.with_target(false).boxed(),
         false => layer.json().flatten_event(true).boxed(),
     };
+
     // Fails only if logging was started already.
     let _ = tracing_subscriber::registry()
         .with(layer)

@@ -58,6 +58,7 @@ impl<P: Send + 'static> Workers<P> {
             });
             threads.push(thread);
         }
+
         Ok(Self { workers, threads })
     }
 

@@ -208,6 +208,7 @@ impl RowColumns {
             Arc::new(self.secret.finish()),
             Arc::new(self.ids.finish()),
         ];
+
         for column in &mut self.attributes {
             columns.push(Arc::new(column.finish()));
         }
@@ -216,14 +217,17 @@ impl RowColumns {
             self.audiences
                 .finish(schema.field_with_name("audiences")?)?,
         );
+
         columns.push(
             self.experiments
                 .finish(schema.field_with_name("experiments")?)?,
         );
+
         columns.push(
             self.decisions
                 .finish(schema.field_with_name("decisions")?)?,
         );
+
         columns.push(Arc::new(self.query.finish()));
         columns.push(Arc::new(self.body.finish()));
         RecordBatch::try_new(schema, columns)

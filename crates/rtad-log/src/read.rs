@@ -245,6 +245,7 @@ impl<'b> RowArrays<'b> {
                 body: self.body.value(index),
             });
         }
+
         let end = RowEnd {
             time: self.time.value(index),
             latency: self.latency.value(index).cast_unsigned(),
@@ -255,10 +256,12 @@ impl<'b> RowArrays<'b> {
             config: self.config.value(index),
             raw,
         };
+
         let facts = match text(self.ids, index) {
             Some(ids) => Some(self.facts(index, ids)?),
             None => None,
         };
+
         Ok(LogRow { facts, end })
     }
 
@@ -271,6 +274,7 @@ impl<'b> RowArrays<'b> {
             let hmac = name.map_err(|_| damaged("a device has another length"))?;
             device = Some(Device { hmac, secret });
         }
+
         let mut asked = None;
         if self.asked.is_valid(index) {
             asked = Some(
@@ -279,6 +283,7 @@ impl<'b> RowArrays<'b> {
                     .collect(),
             );
         }
+
         Ok(LoggedFacts {
             request_id: text(self.request_id, index),
             device,
@@ -381,6 +386,7 @@ impl<'b> DecisionArrays<'b> {
             let state = known_word(word)?;
             cap = Some(CapFact { name, state });
         }
+
         Ok(DecisionFact {
             strategy: self.strategy.value(at),
             bid: self.bid.value(at),

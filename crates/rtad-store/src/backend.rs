@@ -68,6 +68,7 @@ impl Backend {
             url: url.to_owned(),
             source: source.into(),
         };
+
         let (objects, access) = match Location::parse(url).map_err(StoreError::Url)? {
             Location::Directory(root) => {
                 return Ok(Self::Directory(Directory {
@@ -81,6 +82,7 @@ impl Backend {
             ),
             Location::Http { url } => (remote::http(&url).map_err(failed)?, Access::Get),
         };
+
         Ok(Self::Objects {
             objects,
             url: url.to_owned(),
@@ -174,6 +176,7 @@ impl Backend {
             }
             Ok(true)
         });
+
         listed.await.map_err(|source| StoreError::Backend {
             action: "list",
             path: "the store".to_owned(),

@@ -53,6 +53,7 @@ impl Object {
             url: url.to_owned(),
             source: source.into(),
         };
+
         let (objects, path) = match locate(url).map_err(StoreError::Url)? {
             (Location::Bucket { kind, name, .. }, path) => (
                 remote::bucket(kind, &name, &Path::default()).map_err(failed)?,
@@ -64,6 +65,7 @@ impl Object {
             }
             (Location::Directory(_), _) => unreachable!("locate refuses directories"),
         };
+
         let found = within(STALL_TIMEOUT, &path, objects.head(&path)).await?;
         let found = found.map_err(|source| StoreError::backend("look up", &path, source))?;
         Ok(Self {

@@ -84,6 +84,7 @@ impl<'s> Records<'s> {
             Some(number) => self.read(number).await?,
             None => None,
         };
+
         if found.is_none() {
             found = match (self.store.backend.check_listable(), hint) {
                 (Ok(()), _) => self.last_listed().await?,
@@ -91,10 +92,12 @@ impl<'s> Records<'s> {
                 (Err(_), Some(number)) => return Err(self.lost(&self.path(number))),
             };
         }
+
         let newest = match found {
             Some(found) => self.forward_from(found).await?,
             None => return Ok(None),
         };
+
         match hint {
             Some(hint) if hint > newest.number => Err(self.lost(&self.path(hint))),
             _ => Ok(Some(newest)),

@@ -48,6 +48,7 @@ pub fn bucket(
         store: "environment",
         source: source.into(),
     })?;
+
     let connector = Connector::default();
     let bucket: Arc<dyn ObjectStore> = match kind {
         BucketKind::S3 => {
@@ -77,6 +78,7 @@ pub fn bucket(
         BucketKind::Oss => Arc::new(clouds::bucket(&clouds::OSS, name, &variable)?),
         BucketKind::Cos => Arc::new(clouds::bucket(&clouds::COS, name, &variable)?),
     };
+
     Ok(match prefix.parts_count() {
         0 => bucket,
         _ => Arc::new(PrefixStore::new(bucket, prefix.clone())),
@@ -163,6 +165,7 @@ impl HttpConnector for Connector {
             store: "HTTP client",
             source: source.into(),
         };
+
         // Fails if a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = || {
@@ -178,6 +181,7 @@ impl HttpConnector for Connector {
                 .read_timeout(IDLE_TIMEOUT)
                 .redirect(redirect::Policy::custom(refuse_redirect))
         };
+
         match client().build() {
             Ok(client) => Ok(HttpClient::new(InspectingClient(client))),
             // An image without CA certificates: plain HTTP works without TLS.

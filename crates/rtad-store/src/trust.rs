@@ -96,6 +96,7 @@ impl Trust {
                 Err(_) => refused = SignatureError::Invalid,
             }
         }
+
         Err(refused)
     }
 }

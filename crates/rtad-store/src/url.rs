@@ -80,6 +80,7 @@ fn parse(url: &str) -> Result<Location, &'static str> {
         "http" | "https" => None,
         _ => return Err("it has an unknown scheme"),
     };
+
     if host.contains('@') {
         return Err("credentials come from the environment, not from the URL");
     }
@@ -93,6 +94,7 @@ fn parse(url: &str) -> Result<Location, &'static str> {
             "it names no host"
         });
     }
+
     // Decodes %20 and the like, and refuses parts that could leave the prefix.
     let bad_path = "its path has an empty, a `.` or a `..` part, or is not UTF-8";
     let prefix = Path::from_url_path(path).map_err(|_| bad_path)?;
@@ -105,12 +107,14 @@ fn parse(url: &str) -> Result<Location, &'static str> {
             .extend(prefix.parts().map(|part| part.as_ref().to_owned()));
         return Ok(Location::Http { url });
     };
+
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if !host.bytes().all(allowed) {
         return Err(
             "its bucket's name has a character other than letters, digits, `-`, `.` and `_`",
         );
     }
+
     Ok(Location::Bucket {
         kind,
         name: host.to_owned(),

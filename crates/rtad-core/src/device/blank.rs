@@ -155,10 +155,12 @@ impl BlankIds {
             shards: bits(),
             next: bits(),
         };
+
         for junk in JUNK {
             set.insert_spellings(junk);
             set.insert_lines(junk);
         }
+
         for zeros in 1..=LONGEST_RUN {
             set.insert_lines(&"0".repeat(zeros));
         }
@@ -171,6 +173,7 @@ impl BlankIds {
                 set.insert_spellings(&format!("{open}{name}{close}"));
             }
         }
+
         for digit in "0123456789abcdefx".chars() {
             let lengths = RUN_LENGTHS.iter().copied();
             let short = (1..=LONGEST_RUN).filter(|_| digit.is_ascii_digit());
@@ -181,6 +184,7 @@ impl BlankIds {
             set.insert_spellings(&grouped(digit, MAC_GROUPS, ":"));
             set.insert_spellings(&grouped(digit, MAC_GROUPS, "-"));
         }
+
         for junk in extra {
             set.insert_spellings(junk.as_ref());
         }

@@ -49,6 +49,7 @@ impl KeyBatch {
                 }
             }
         };
+
         self.ids.push(id);
     }
 
@@ -84,6 +85,7 @@ impl KeyBatch {
                 }
             });
         }
+
         self.hashes.clear();
     }
 }
@@ -105,6 +107,7 @@ impl KeyMaker {
             }
             return;
         }
+
         let mut batch = KeyBatch::default();
         for id in ids {
             batch.push(self, kind, kind.canonical_case(), id);
@@ -112,6 +115,7 @@ impl KeyMaker {
                 batch.finish(self, keys, &mut each);
             }
         }
+
         batch.finish(self, keys, each);
     }
 }

@@ -248,6 +248,7 @@ fn round(
         c = rotated(mix(c + added(step + 2), d, a, b), r2, d);
         b = rotated(mix(b + added(step + 3), c, d, a), r3, c);
     }
+
     *state = [a, b, c, d];
 }
 

@@ -331,6 +331,7 @@ pub fn is_in_overflow(second: &[u8], list: &[u8], key: &DeviceKey) -> bool {
             return answer == TierAnswer::Yes;
         }
     }
+
     let entries: &[[u8; LIST_ENTRY_BYTES]] = list.as_chunks().0;
     entries
         .binary_search_by_key(&hash.list_entry(), |entry| u32::from_le_bytes(*entry))
@@ -350,6 +351,7 @@ pub fn expected_fpr(bits: RowBits, first: &[u8], second: &[u8], list: &[u8]) -> 
         let sum: u64 = starts.iter().map(covered).sum();
         sum as f64 / (starts.len().max(1) as u64 * T::THRESHOLD_END) as f64
     }
+
     let lines: &[Line] = first.as_chunks().0;
     let entry_hash_bits = 8 * list_entry_bytes(bits) as i32 - bits.value as i32;
     let mut rate = (list.len() / list_entry_bytes(bits)) as f64 / 2_f64.powi(entry_hash_bits);
@@ -360,6 +362,7 @@ pub fn expected_fpr(bits: RowBits, first: &[u8], second: &[u8], list: &[u8]) -> 
         let covered = with_any_shape!(bits, covered(lines));
         rate += covered * 2_f64.powi(-(SECOND_BITS as i32));
     }
+
     rate
 }
 

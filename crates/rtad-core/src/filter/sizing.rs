@@ -105,6 +105,7 @@ impl FilterSpec {
         } else {
             MIN_FPR
         };
+
         if !(min..=MAX_FPR).contains(&fpr) {
             return Err(SizingError::FprOutOfRange {
                 kind,
@@ -113,6 +114,7 @@ impl FilterSpec {
                 max: MAX_FPR,
             });
         }
+
         if kind == FilterKind::Ribbon {
             return Ok(Self::from_numbers(
                 kind,
@@ -120,6 +122,7 @@ impl FilterSpec {
                 ribbon_millibits(fpr, 0),
             ));
         }
+
         let (hashes, bits) = (1..=max_hashes(kind))
             .map(|hashes| (hashes, solve_bits_per_key(hashes, fpr)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
@@ -172,6 +175,7 @@ impl FilterSpec {
         } else {
             1
         };
+
         if !(min..=max).contains(&hashes) {
             return Err(SizingError::HashesOutOfRange {
                 kind,
@@ -180,10 +184,12 @@ impl FilterSpec {
                 max,
             });
         }
+
         let (min, max) = match kind {
             FilterKind::Ribbon => (1000 * ribbon::BITS.start(), 1000 * ribbon::BITS.end()),
             _ => (1000, MAX_MILLIBITS),
         };
+
         if !(min..=max).contains(&millibits_per_key) {
             return Err(SizingError::BitsOutOfRange {
                 found: millibits_per_key,
@@ -191,6 +197,7 @@ impl FilterSpec {
                 max,
             });
         }
+
         Ok(Self::from_numbers(kind, hashes, millibits_per_key))
     }
 

@@ -172,6 +172,7 @@ impl<'s> ChunkBuilder<'s> {
             (u32::from(shard) - self.first_shard) as usize,
             ShardCounts::default(),
         );
+
         let mut last: Option<DeviceKey> = None;
         let checked = members.clone().inspect(|(key, _)| {
             assert!(
@@ -181,6 +182,7 @@ impl<'s> ChunkBuilder<'s> {
             assert!(key.shard() == shard, "keys belong to the shard");
             last = Some(*key);
         });
+
         let starts = self.parts.each_ref().map(Vec::len);
         let counts = if self.spec.kind() == FilterKind::Ribbon {
             self.ribbon
@@ -195,6 +197,7 @@ impl<'s> ChunkBuilder<'s> {
                 ..ShardCounts::default()
             }
         };
+
         self.counts.push(counts);
         let [first, second, list] = [0, 1, 2].map(|part| &self.parts[part][starts[part]..]);
         self.stats
@@ -234,6 +237,7 @@ impl<'s> ChunkBuilder<'s> {
             stats,
             ..
         } = self;
+
         let mut prefix = Vec::new();
         encode_prefix(spec, first_shard, &counts, body_bytes, &mut prefix);
         let first_bytes = bytes.len();
@@ -366,6 +370,7 @@ impl ManifestBuilder {
                 max: stats.max,
             },
         };
+
         let figures = match self.filter.kind() {
             FilterKind::Ribbon => {
                 let RibbonStats {
@@ -380,6 +385,7 @@ impl ManifestBuilder {
             }
             _ => Figures::Bloom(fill_ratio),
         };
+
         let description = Description {
             audience,
             filter: self.filter,
@@ -388,6 +394,7 @@ impl ManifestBuilder {
             figures,
             facts,
         };
+
         Manifest::from_parts(
             description,
             self.chunks.into_iter().map(|chunk| chunk.entry).collect(),

@@ -122,6 +122,7 @@ pub fn counts_of(
             .map(|bytes| u32::from_le_bytes(*bytes)),
         false => Some(0),
     };
+
     (0..shard_count).map_while(move |shard| {
         Some(ShardCounts {
             keys: number(0, shard)?,
@@ -152,6 +153,7 @@ pub fn encode_prefix(
     ] {
         file.extend_from_slice(&field.to_le_bytes());
     }
+
     for field in [keys, body_bytes, spec.value_bits().into(), 0] {
         file.extend_from_slice(&field.to_le_bytes());
     }
@@ -160,6 +162,7 @@ pub fn encode_prefix(
         |counts| counts.diverted,
         |counts| counts.listed,
     ];
+
     for number in &arrays[..count_arrays(spec.kind())] {
         file.extend(
             counts
@@ -167,6 +170,7 @@ pub fn encode_prefix(
                 .flat_map(|counts| number(counts).to_le_bytes()),
         );
     }
+
     let prefix_bytes = file_prefix_bytes(spec.kind(), shard_count);
     file.resize(usize::try_from(prefix_bytes).expect("under 1 MB"), 0);
 }
@@ -202,6 +206,7 @@ impl BodyLayout {
                 starts.push((*end / word) as u32);
             }
         }
+
         let [first, mut second, mut list] = starts;
         if spec.kind() != FilterKind::Ribbon {
             (second, list) = (Vec::new(), Vec::new());
@@ -211,6 +216,7 @@ impl BodyLayout {
             second: second.into(),
             list: list.into(),
         };
+
         (layout, ends.iter().sum())
     }
 

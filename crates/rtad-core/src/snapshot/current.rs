@@ -251,6 +251,7 @@ impl Current {
                 format!("1 to {}", current.sequence),
             ));
         }
+
         if let Some(from) = current.rolled_back_from
             && from <= current.generation
         {
@@ -260,6 +261,7 @@ impl Current {
                 "more than the generation rolled back to",
             ));
         }
+
         current.check_deltas()?;
         Ok(current)
     }
@@ -273,6 +275,7 @@ impl Current {
                 format!("at most {MAX_KEPT_GENERATIONS}"),
             ));
         }
+
         let mut before = 0;
         for (index, entry) in self.kept.iter().enumerate() {
             let field = format!("kept[{index}].generation");
@@ -283,6 +286,7 @@ impl Current {
             }
             before = entry.generation;
         }
+
         match &self.staged {
             Some(staged) => self.check_staged(staged),
             None => Ok(()),
@@ -298,6 +302,7 @@ impl Current {
             let expected = format!("more than the live {}, and not kept", self.generation);
             return Err(ManifestError::field(field, found, expected));
         }
+
         let share = staged.pods_per_million;
         if share == 0 || share >= STAGE_PLACES {
             let expected = format!("1 to {}", STAGE_PLACES - 1);
@@ -307,6 +312,7 @@ impl Current {
                 expected,
             ));
         }
+
         Ok(())
     }
 
@@ -509,5 +515,6 @@ pub fn check_in_order(
         }
         oldest = delta.last;
     }
+
     Ok(())
 }

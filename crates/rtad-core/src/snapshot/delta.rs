@@ -165,6 +165,7 @@ impl DeltaEntry {
                 expected,
             ))
         };
+
         if self.first == 0 || self.first > self.last {
             return invalid("first", self.first, format!("1 to {}", self.last));
         }
@@ -178,6 +179,7 @@ impl DeltaEntry {
                 format!("1 to {MAX_DELTA_KEYS} keys, with the removed"),
             );
         }
+
         if self.has_values && self.added == 0 {
             return invalid("added", 0, "at least 1 key, with values".to_owned());
         }
@@ -245,6 +247,7 @@ impl Delta {
                 });
             }
         }
+
         let (keys, values) = body.split_at(body.len() - entry.value_bytes() as usize);
         let mut keys = keys
             .as_chunks::<16>()
@@ -255,6 +258,7 @@ impl Delta {
             let keys: Vec<DeviceKey> = keys.by_ref().take(count as usize).collect();
             SortedKeys::new(keys).ok_or(DeltaError::Order { list: name })
         };
+
         let added = list("added", entry.added)?;
         let removed = list("removed", entry.removed)?;
         if added.iter().any(|key| removed.contains(key)) {
@@ -267,6 +271,7 @@ impl Delta {
                 found: values[index],
             });
         }
+
         if entry.has_values && values.iter().all(|value| *value == NO_VALUE) {
             let offset = 48;
             let found = entry.value_bytes();
@@ -277,6 +282,7 @@ impl Delta {
                 expected: 0,
             });
         }
+
         Ok(Self::of(entry.clone(), added, removed, values.into()))
     }
 

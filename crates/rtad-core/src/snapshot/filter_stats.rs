@@ -108,6 +108,7 @@ impl FilterStats {
             probes,
             ..FilterCheck::default()
         };
+
         for (key, value) in members.step_by(CHECK_EVERY) {
             let is_found = match has_values {
                 true => spec.value(filter, &key) == Some(value),
@@ -116,12 +117,14 @@ impl FilterStats {
             check.members_checked += 1;
             check.members_missing += u64::from(!is_found);
         }
+
         for index in 0..probes {
             let mut bytes = *random_key(u64::from(shard) * probes + index).as_bytes();
             bytes[..2].copy_from_slice(&shard.to_be_bytes());
             let is_positive = spec.contains(filter, &DeviceKey::from_bytes(bytes));
             check.false_positives += u64::from(is_positive);
         }
+
         let diverted_keys = counts.diverted.into();
         let listed_keys = counts.listed.into();
         let ribbon = RibbonStats {
@@ -129,6 +132,7 @@ impl FilterStats {
             listed_keys,
             check,
         };
+
         let fpr_sum = spec.expected_fpr(shard, filter);
         Self {
             min: 0.0,

@@ -294,10 +294,12 @@ impl Manifest {
                 generation,
             ));
         }
+
         if let Some(base) = fields.base_generation.filter(|base| *base >= generation) {
             let expected = format!("less than generation, {generation}");
             return Err(ManifestError::field("base_generation", base, expected));
         }
+
         let FilterFields {
             kind,
             hashes,
@@ -306,6 +308,7 @@ impl Manifest {
             expected_fpr,
             ..
         } = &fields.filter;
+
         let known: FilterKind = kind.parse().map_err(|_| ManifestError::FilterKind {
             found: kind.chars().take(40).collect(),
         })?;
@@ -317,6 +320,7 @@ impl Manifest {
                 .map_err(ManifestError::Filter)?,
             None => filter,
         };
+
         let FillRatio { min, mean, max } = check_figures(known, &fields.filter)?;
         for (name, value) in [
             ("target_fpr", *target_fpr),
@@ -333,6 +337,7 @@ impl Manifest {
                 ));
             }
         }
+
         if let Some(expires) = fields.expires_unix_seconds
             && expires <= fields.created_unix_seconds
         {
@@ -346,6 +351,7 @@ impl Manifest {
                 expected,
             ));
         }
+
         check_build(&fields.build)?;
         check_chunks(&fields, known)?;
         if let Some(folded) = &fields.folded {

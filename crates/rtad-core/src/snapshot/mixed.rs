@@ -47,6 +47,7 @@ impl Snapshot {
             self.chunk_of(shard)
                 .filter(|chunk| !chunk.filter(shard).is_empty())
         };
+
         let mut chunk_of_shard: Vec<Option<&Arc<Chunk>>> = (0..=u16::MAX).map(used).collect();
         chunk_of_shard[shards.clone()].fill(None);
         for chunk in chunks {
@@ -60,6 +61,7 @@ impl Snapshot {
                 chunk_of_shard[shard] = (!is_empty).then_some(chunk);
             }
         }
+
         // Renumber the chunks still in use, in shard order.
         let mut kept = Vec::new();
         let mut indexes = HashMap::new();

@@ -70,6 +70,7 @@ impl Overlay {
                 .eq(current.delta_entries()),
             "files match the record, in its order"
         );
+
         let has_tombstones = current.tombstones.is_some();
         files[usize::from(has_tombstones)..].reverse();
         Self {
@@ -153,6 +154,7 @@ impl Overlay {
             true => self.current_layers,
             false => usize::from(self.has_tombstones),
         };
+
         // The next record may drop a delta of `next`, but not one that served filters need.
         let is_needed = |delta: &&Arc<Delta>| next.is_ahead || next.find(delta.entry()).is_none();
         let needed: Vec<_> = self.layers[first..]

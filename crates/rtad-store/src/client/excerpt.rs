@@ -23,6 +23,7 @@ pub fn of(body: &str) -> String {
         (None, _) if is_xml => String::new(),
         (None, _) => body.to_owned(),
     };
+
     let words: Vec<String> = text
         .split_whitespace()
         .map(|word| without_tokens(without_query(word)))

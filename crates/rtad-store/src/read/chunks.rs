@@ -85,6 +85,7 @@ impl Store {
             path: path.to_string(),
             source,
         };
+
         let mut file =
             ResumingReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
         let mut work = (reader, sink);
@@ -96,6 +97,7 @@ impl Store {
             .await
             .map_err(refuse)?;
         }
+
         let (reader, sink) = work;
         Ok((reader.finish().map_err(refuse)?, sink))
     }

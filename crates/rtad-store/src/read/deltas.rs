@@ -43,6 +43,7 @@ impl Store {
             entry.size_bytes(),
             self.stall_timeout,
         );
+
         // Not allocated at once: without public keys, nobody vouches for the size.
         let mut bytes = Vec::new();
         while let Some(block) = reader.next_block().await? {

@@ -63,6 +63,7 @@ impl Store {
             },
             None => None,
         };
+
         if let Some(base) = base {
             return Ok(current.entry(base));
         }

@@ -49,6 +49,7 @@ impl Live {
             path: path.to_string(),
             source,
         };
+
         let current = Current::parse(content).map_err(refuse)?;
         if current.sequence != number {
             let field = "sequence".to_owned();
@@ -60,6 +61,7 @@ impl Live {
                 expected,
             }));
         }
+
         Ok(Self {
             current,
             object: object.into(),

@@ -148,6 +148,7 @@ impl Ledger {
                 state: current.state,
             });
         }
+
         let ((mut add, remove), (entomb, lift)) = change.split();
         let mut next = current.next();
         let mut files = Vec::new();
@@ -178,6 +179,7 @@ impl Ledger {
                 files.extend(tombstones);
             }
         }
+
         let requested = add.len();
         if !add.is_empty()
             && let Some(entry) = &next.tombstones
@@ -188,12 +190,14 @@ impl Ledger {
             };
             add.retain(|(key, _)| !tombstones.removed().contains(key));
         }
+
         let mut appended = Appended {
             added: add.len() as u64,
             removed: remove.len() as u64,
             entombed: (requested - add.len()) as u64,
             ..Appended::default()
         };
+
         let has_new_tombstones = next.tombstones != current.tombstones;
         let built = self
             .merged(next.sequence, (add, remove), &mut next.deltas)
@@ -203,6 +207,7 @@ impl Ledger {
         } else if !has_new_tombstones {
             return self.acknowledge_unchanged(appended).await;
         }
+
         next.appended_unix_seconds = Some(clock::now_unix_seconds());
         appended.written_bytes = files.iter().map(|built| built.bytes.len() as u64).sum();
         self.replace(next, files).await?;
@@ -257,6 +262,7 @@ impl Ledger {
                 keys,
             });
         }
+
         let younger = deltas.split_off(kept);
         if !younger.is_empty() {
             built = self.joined(&younger, built).await?;
@@ -280,6 +286,7 @@ impl Ledger {
             let parts = parts.iter().map(|part| &**part);
             BuiltDelta::merged(last, parts.chain([&newest.delta]))
         });
+
         let joined = joined.await.expect("a delta has keys");
         match joined.delta.entry().keys() {
             keys if keys > MAX_DELTA_KEYS => Err(StoreError::TooManyDeltas {

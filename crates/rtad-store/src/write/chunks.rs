@@ -82,12 +82,14 @@ impl Store {
                 held.insert((name, object.size));
             }
         }
+
         let mut missing = Vec::new();
         for entry in entries {
             if !held.contains(&(chunk_name(entry).as_str(), entry.size_bytes)) {
                 missing.push(entry);
             }
         }
+
         Ok(missing)
     }
 }
@@ -191,6 +193,7 @@ pub async fn find_chunk(
             is_renewed: false,
         });
     };
+
     let now = backend.now(&chunk_path(audience, entry)).await?;
     let is_live = stable.chunks.contains(&entry.digest);
     Ok(FoundChunk {
@@ -240,6 +243,7 @@ pub async fn write_chunk(
             writer.put(&path, bytes).await?;
         }
     }
+
     Ok(ChunkPut {
         is_written: true,
         is_renewed: found.is_there,
@@ -291,6 +295,7 @@ pub async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), S
         // The folder last: it has the names.
         paths.push(chunks_path(audience));
     }
+
     for path in paths {
         let file = root.join(path.as_ref());
         let synced = blocking(move || File::open(file)?.sync_all()).await;
@@ -300,6 +305,7 @@ pub async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), S
             source: source.into(),
         })?;
     }
+
     Ok(())
 }
 

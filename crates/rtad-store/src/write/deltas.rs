@@ -33,10 +33,12 @@ pub async fn merge_groups(
         }
         all = in_order(joined);
     }
+
     if all.len() > MAX_UNMERGED {
         let oldest: Vec<_> = all.drain(..=all.len() - MAX_UNMERGED).collect();
         all.splice(..0, merged(update, &oldest).await?);
     }
+
     let named = in_order([&all[..], later].concat());
     if named.len() <= MAX_DELTAS {
         return Ok(named);
@@ -59,6 +61,7 @@ pub async fn merged(
         [entry] => return Ok(Some(entry.clone())),
         [.., newest] => newest.last,
     };
+
     let mut deltas = Vec::with_capacity(entries.len());
     for entry in &entries {
         deltas.push(writer.store().delta(audience, entry).await?);
@@ -73,6 +76,7 @@ pub async fn merged(
             keys: entry.keys(),
         });
     }
+
     update.put_delta(&entry, built.bytes).await?;
     Ok(Some(entry))
 }

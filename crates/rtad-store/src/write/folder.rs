@@ -82,6 +82,7 @@ fn sweep(folder: &FilePath, since: SystemTime) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
+
     for entry in entries {
         let entry = entry?;
         let is_ours = entry.file_name().to_str().is_some_and(is_unfinished_name);
@@ -100,5 +101,6 @@ fn sweep(folder: &FilePath, since: SystemTime) -> io::Result<()> {
             removed => removed?,
         }
     }
+
     Ok(())
 }

@@ -398,6 +398,7 @@ impl<'a> Files<'a> {
             }
             plan.removed.push((kind, file.location.clone()));
         }
+
         // Records from the first one: a reader at n that finds neither n nor n + 1 looks further.
         plan.removed.sort_by(|one, other| one.1.cmp(&other.1));
         Ok(plan)

@@ -116,6 +116,7 @@ impl StoreWriter {
             );
             return Err(StoreError::conflict(audience, reason, false));
         }
+
         Ok(())
     }
 
@@ -136,6 +137,7 @@ impl StoreWriter {
             // Readers of a new mirror need only the newest.
             None => newest,
         };
+
         for number in (first..=newest).rev() {
             // A gc has removed it.
             let Some(Numbered { bytes, .. }) = there.read(number).await? else {
@@ -154,6 +156,7 @@ impl StoreWriter {
             }
             mirrored.records += 1;
         }
+
         Ok(())
     }
 }
@@ -224,6 +227,7 @@ impl FileCopy<'_> {
                 bytes,
             });
         }
+
         Ok(())
     }
 
@@ -293,6 +297,7 @@ impl FileCopy<'_> {
             self.has_renewed |= is_found;
             kept.insert(name);
         }
+
         Ok(())
     }
 

@@ -55,6 +55,7 @@ impl Publication<'_> {
                 state,
             });
         }
+
         let entry = current
             .and_then(|current| current.entry(generation))
             .ok_or_else(|| StoreError::NotFound {
@@ -75,6 +76,7 @@ impl Publication<'_> {
             let needed = current.tombstones.iter().chain(groups.iter().flatten());
             check_delta_files(store, audience, needed).await?;
         }
+
         let candidate = Candidate {
             generation,
             manifest: &bytes,
@@ -83,6 +85,7 @@ impl Publication<'_> {
             pods_per_million: None,
             old_deltas: Vec::new(),
         };
+
         let current = go_live(self.writer, &self.base, &candidate).await?;
         Ok(Published { manifest, current })
     }
@@ -102,6 +105,7 @@ impl Publication<'_> {
             retained.older = later.groups;
             through = through.max(Some(later.through));
         }
+
         if is_rollback {
             retained.no_merge_through = through;
         }
@@ -118,6 +122,7 @@ pub async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), Stor
             Ok::<_, StoreError>((entry, store.chunk_size(audience, entry).await?))
         });
     }
+
     let mut sizes = stream::iter(lookups).buffered(PARALLEL_LOOKUPS);
     while let Some((entry, found)) = sizes.try_next().await? {
         if found != entry.size_bytes {
@@ -131,6 +136,7 @@ pub async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), Stor
             });
         }
     }
+
     Ok(())
 }
 
@@ -175,6 +181,7 @@ impl LaterDeltas {
             groups: Vec::new(),
             through: built_through,
         };
+
         for later in live.map(Current::generations).unwrap_or_default() {
             if later.generation <= target.generation() {
                 continue;
@@ -190,6 +197,7 @@ impl LaterDeltas {
             since.groups.push(newer.cloned().collect());
             since.through = since.through.max(folded.through);
         }
+
         Ok(since)
     }
 }

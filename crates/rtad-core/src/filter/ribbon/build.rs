@@ -80,6 +80,7 @@ impl RibbonBuilder {
             diverted,
             scratch,
         } = self;
+
         let [first, second, list] = parts;
         hashes.clear();
         values.clear();
@@ -89,11 +90,13 @@ impl RibbonBuilder {
                 values.push(value & value::MASK);
             }
         }
+
         let mut counts = ShardCounts {
             keys: hashes.len() as u32,
             diverted: 0,
             listed: 0,
         };
+
         let lines = first_lines(counts.keys, bits) as usize;
         let (keys, values, work): (&[Hash], &[u8], _) = (hashes, values, scratch);
         with_any_shape!(bits, solve(work, keys, values, lines, first));
@@ -101,6 +104,7 @@ impl RibbonBuilder {
             let key = *key as usize;
             list_entry(keys[key], values.get(key).copied())
         };
+
         let mut left: Vec<u64> = work
             .diverted
             .iter()
@@ -134,6 +138,7 @@ impl RibbonBuilder {
                 left.extend(missing.map(|key| again[*key as usize].1));
             }
         }
+
         left.sort_unstable();
         counts.listed = value::write_list(bits, &left, list);
         counts
@@ -155,12 +160,14 @@ fn solve<T: Tier>(
         diverted,
         ambiguous,
     } = scratch;
+
     diverted.clear();
     ambiguous.clear();
     if lines == 0 {
         diverted.extend(0..keys.len() as u32);
         return;
     }
+
     let starts = lines - 1;
     work.clear();
     pivots.clear();
@@ -212,6 +219,7 @@ fn solve<T: Tier>(
             c1 != 0
         });
     }
+
     let from = out.len();
     out.resize(from + lines * LINE_BYTES, 0);
     let out: &mut [Line] = out[from..].as_chunks_mut().0;
@@ -255,6 +263,7 @@ fn eliminate<T: Tier>(work: &mut Vec<Row>, slot: usize, found: &mut [Row]) {
         pivots[p] = new;
         complete |= 1 << p;
     }
+
     if kept < read {
         let mut sums = [[0; 2]; 1 << STEP];
         for (p, pivot) in pivots.iter().enumerate() {
@@ -274,6 +283,7 @@ fn eliminate<T: Tier>(work: &mut Vec<Row>, slot: usize, found: &mut [Row]) {
         }
         work.truncate(kept + rest);
     }
+
     found.copy_from_slice(&pivots[..found.len()]);
 }
 
@@ -348,6 +358,7 @@ fn write_line<T: Tier>(values: &[T::Word; 48], line: &mut Line) {
             }
         }
     }
+
     let mut words = [0_u64; LINE_BYTES / 8 + 1];
     for (j, column) in columns[..T::COLUMNS].iter().rev().enumerate() {
         let word = j * T::SLOTS / 64;
@@ -357,6 +368,7 @@ fn write_line<T: Tier>(values: &[T::Word; 48], line: &mut Line) {
             words[word + 1] |= column >> (64 - shift);
         }
     }
+
     for (bytes, word) in line.as_chunks_mut().0.iter_mut().zip(words) {
         *bytes = word.to_le_bytes();
     }

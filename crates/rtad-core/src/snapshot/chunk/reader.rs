@@ -131,6 +131,7 @@ impl ChunkVerifier {
                 })
             }
         };
+
         let spec = &self.spec;
         let entry = &self.entry;
         let body_bytes = entry.filter_bytes(spec.kind());
@@ -140,6 +141,7 @@ impl ChunkVerifier {
             u32_at(12).into(),
             kind_number(spec.kind()).into(),
         )?;
+
         check("hashes", 16, u32_at(16).into(), spec.hashes().into())?;
         check(
             "millibits per key",
@@ -147,18 +149,21 @@ impl ChunkVerifier {
             u32_at(20).into(),
             spec.millibits_per_key().into(),
         )?;
+
         check(
             "first shard",
             24,
             u32_at(24).into(),
             entry.first_shard.into(),
         )?;
+
         check(
             "shard count",
             28,
             u32_at(28).into(),
             entry.shard_count.into(),
         )?;
+
         check("keys", 32, u64_at(32), entry.keys)?;
         check("body bytes", 40, u64_at(40), body_bytes)?;
         check(
@@ -167,6 +172,7 @@ impl ChunkVerifier {
             u32_at(48).into(),
             spec.value_bits().into(),
         )?;
+
         check("reserved", 52, u32_at(52).into(), 0)?;
         check("reserved", 56, u64_at(56), 0)?;
         let shard_count = entry.shard_count as usize;
@@ -192,6 +198,7 @@ impl ChunkVerifier {
                 }
             }
         }
+
         let (layout, end) = BodyLayout::new(spec, entry.first_shard, self.counts());
         check("sum of the shards' filters", HEADER_BYTES, end, body_bytes)?;
         if body_bytes > MAX_BODY_BYTES {
@@ -200,6 +207,7 @@ impl ChunkVerifier {
                 limit: MAX_BODY_BYTES,
             });
         }
+
         Ok(layout)
     }
 }

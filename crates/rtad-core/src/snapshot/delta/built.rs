@@ -53,6 +53,7 @@ impl BuiltDelta {
             );
             value.unwrap_or(NO_VALUE)
         };
+
         let has_values = added.iter().any(|(_, value)| value.is_some());
         let values = added
             .iter()
@@ -74,6 +75,7 @@ impl BuiltDelta {
             !removed.iter().any(|key| added.contains(key)),
             "a key is either added or removed"
         );
+
         if added.is_empty() && removed.is_empty() {
             return None;
         }
@@ -88,6 +90,7 @@ impl BuiltDelta {
             removed.len() as u64,
             values.len() as u64,
         );
+
         for field in [first, last, a, r, v, 0] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
@@ -105,6 +108,7 @@ impl BuiltDelta {
             has_values,
             sha256,
         };
+
         Some(Self {
             delta: Delta::of(entry, added, removed, values),
             bytes,
@@ -132,6 +136,7 @@ impl BuiltDelta {
                 .copied();
             removed = overlaid(kept, newer.removed.iter().map(|key| (*key, ())));
         }
+
         Self::with_values(
             first,
             last,

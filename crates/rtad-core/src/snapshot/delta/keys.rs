@@ -46,6 +46,7 @@ impl SortedKeys {
                 shift: 0,
             };
         }
+
         let bits = (keys.len() / BUCKET_KEYS).max(1).ilog2().min(MAX_BITS);
         let shift = 128 - bits;
         let mut starts = Vec::with_capacity((1 << bits) + 1);
@@ -53,6 +54,7 @@ impl SortedKeys {
             let index = u32::try_from(index).expect("a delta has fewer than 2³² keys");
             starts.resize((bucket(key, shift) + 1).max(starts.len()), index);
         }
+
         let end = u32::try_from(keys.len()).expect("a delta has fewer than 2³² keys");
         starts.resize((1 << bits) + 1, end);
         Self {

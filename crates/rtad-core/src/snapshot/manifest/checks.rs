@@ -29,6 +29,7 @@ pub fn check_figures(kind: FilterKind, fields: &FilterFields) -> Result<FillRati
             return Err(ManifestError::field(field, word(is_present), expected));
         }
     }
+
     Ok(fields.fill_ratio.unwrap_or(FillRatio {
         min: 0.0,
         mean: 0.0,
@@ -91,6 +92,7 @@ pub fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<(), Man
         keys += u128::from(chunk.keys);
         size_bytes += u128::from(chunk.size_bytes);
     }
+
     for (field, found, expected) in [
         ("keys", fields.keys, keys),
         ("size_bytes", fields.size_bytes, size_bytes),
@@ -103,5 +105,6 @@ pub fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<(), Man
             ));
         }
     }
+
     Ok(())
 }
