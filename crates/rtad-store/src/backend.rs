@@ -3,7 +3,6 @@
 mod clock;
 mod create;
 
-use std::fs::Metadata;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -165,8 +164,8 @@ impl Backend {
         let root = root.clone();
         let listed = blocking(move || -> io::Result<bool> {
             for entry in std::fs::read_dir(root)? {
-                let name = entry?.file_name();
-                let name = name.to_str().unwrap_or_default();
+                let file_name = entry?.file_name();
+                let name = file_name.to_str().unwrap_or_default();
                 if counts_caps && name == CAPS {
                     return Ok(false);
                 }
@@ -202,12 +201,13 @@ fn open_directory(root: PathBuf, path: &Path) -> Result<Arc<dyn ObjectStore>, St
         return Err(StoreError::NoDirectory { root });
     }
     // Opening a pipe waits for its writer, on a thread that would never be returned.
-    let is_special = |file: Metadata| !file.is_file() && !file.is_dir();
-    if root.join(path.as_ref()).metadata().is_ok_and(is_special) {
-        let source = "found a pipe, a socket or a device, expected a regular file".into();
+    if let Ok(file) = root.join(path.as_ref()).metadata()
+        && !file.is_file()
+        && !file.is_dir()
+    {
         let source = object_store::Error::Generic {
             store: "directory",
-            source,
+            source: "found a pipe, a socket or a device, expected a regular file".into(),
         };
         return Err(StoreError::backend("read", path, source));
     }

@@ -381,10 +381,10 @@ impl StoreError {
                     "" => "the store".to_owned(),
                     path => path.to_owned(),
                 };
-                let source: Box<dyn std::error::Error + Send + Sync> = match asks_metadata(&source)
-                {
-                    true => Box::new(NoCredentials { source }),
-                    false => Box::new(source),
+                let source: Box<dyn std::error::Error + Send + Sync> = if asks_metadata(&source) {
+                    Box::new(NoCredentials { source })
+                } else {
+                    Box::new(source)
                 };
                 Self::Backend {
                     action,

@@ -91,12 +91,15 @@ impl Folder {
     /// A store error.
     pub async fn list(&self) -> Result<Vec<FolderFile>, StoreError> {
         let files = self.backend.list(&Path::default()).await?;
-        let file = |file: object_store::ObjectMeta| FolderFile {
-            path: file.location.to_string(),
-            bytes: file.size,
-            modified: file.last_modified.into(),
-        };
-        Ok(files.into_iter().map(file).collect())
+        let mut listed = Vec::with_capacity(files.len());
+        for file in files {
+            listed.push(FolderFile {
+                path: file.location.to_string(),
+                bytes: file.size,
+                modified: file.last_modified.into(),
+            });
+        }
+        Ok(listed)
     }
 
     /// Deletes a file; one that is gone already is no error.

@@ -66,8 +66,9 @@ impl Object {
             (Location::Directory(_), _) => unreachable!("locate refuses directories"),
         };
 
-        let found = within(STALL_TIMEOUT, &path, objects.head(&path)).await?;
-        let found = found.map_err(|source| StoreError::backend("look up", &path, source))?;
+        let found = within(STALL_TIMEOUT, &path, objects.head(&path))
+            .await?
+            .map_err(|source| StoreError::backend("look up", &path, source))?;
         Ok(Self {
             version: version_of(&found),
             reader: ResumingReader::new(objects, path, found.size, STALL_TIMEOUT),

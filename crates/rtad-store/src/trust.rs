@@ -81,8 +81,8 @@ impl Trust {
         bytes: &[u8],
         signature: Option<&[u8]>,
     ) -> Result<(), SignatureError> {
-        let text = signature.ok_or(SignatureError::Missing)?;
-        let text = str::from_utf8(text).map_err(|_| SignatureError::Malformed)?;
+        let bytes_of_text = signature.ok_or(SignatureError::Missing)?;
+        let text = str::from_utf8(bytes_of_text).map_err(|_| SignatureError::Malformed)?;
         let signature = Signature::decode(text).map_err(|_| SignatureError::Malformed)?;
         let mut refused = SignatureError::UnknownKey;
         for key in self.keys.iter() {

@@ -108,8 +108,8 @@ fn parse(url: &str) -> Result<Location, &'static str> {
         return Ok(Location::Http { url });
     };
 
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    if !host.bytes().all(allowed) {
+    let mut bytes = host.bytes();
+    if !bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
         return Err(
             "its bucket's name has a character other than letters, digits, `-`, `.` and `_`",
         );

@@ -122,8 +122,7 @@ impl Backend {
                 return Ok(Created::Ours);
             };
 
-            let found = objects.get(path).await;
-            let found = match found {
+            let found = match objects.get(path).await {
                 Ok(object) => object.bytes().await,
                 Err(error) => Err(error),
             };

@@ -47,16 +47,19 @@ fn without_query(word: &str) -> &str {
     word.find('?').map_or(word, |at| &word[..=at])
 }
 
+fn is_of_token(char: char) -> bool {
+    char.is_ascii_alphanumeric() || "+/=_-%".contains(char)
+}
+
 fn without_tokens(word: &str) -> String {
-    let in_token = |char: char| char.is_ascii_alphanumeric() || "+/=_-%".contains(char);
     let mut kept = String::with_capacity(word.len());
     let mut rest = word;
     while !rest.is_empty() {
-        let run = rest.find(|char| !in_token(char)).unwrap_or(rest.len());
+        let run = rest.find(|char| !is_of_token(char)).unwrap_or(rest.len());
         let (token, after) = rest.split_at(run);
         let is_token = run >= TOKEN_CHARS && token.bytes().any(|byte| byte.is_ascii_digit());
         kept.push_str(if is_token { "…" } else { token });
-        let between = after.find(in_token).unwrap_or(after.len());
+        let between = after.find(is_of_token).unwrap_or(after.len());
         kept.push_str(&after[..between]);
         rest = &after[between..];
     }

@@ -69,8 +69,8 @@ impl Store {
         entry: &DeltaEntry,
     ) -> Result<u64, StoreError> {
         let path = delta_path(audience, entry);
-        let meta = self.objects(&path).await?.head(&path).await;
-        let meta = meta.map_err(|source| StoreError::backend("look up", &path, source))?;
+        let found = self.objects(&path).await?.head(&path).await;
+        let meta = found.map_err(|source| StoreError::backend("look up", &path, source))?;
         Ok(meta.size)
     }
 

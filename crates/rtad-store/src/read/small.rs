@@ -28,8 +28,9 @@ pub async fn read_small(
         }
         Ok(bytes)
     };
-    let bytes = within(stall_timeout, path, read).await?;
-    let bytes = bytes.map_err(|source| StoreError::backend("read", path, source))?;
+    let bytes = within(stall_timeout, path, read)
+        .await?
+        .map_err(|source| StoreError::backend("read", path, source))?;
 
     let found = bytes.len() as u64;
     if found > limit {

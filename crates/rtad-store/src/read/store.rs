@@ -166,13 +166,15 @@ impl Store {
     pub async fn audiences(&self) -> Result<Vec<AudienceName>, StoreError> {
         self.backend.check_listable()?;
         let root = Path::default();
-        let listing = self.objects(&root).await?.list_with_delimiter(None).await;
-        let listing = listing.map_err(|source| StoreError::backend("list", &root, source))?;
-        let names = listing
-            .common_prefixes
-            .iter()
-            .filter_map(|path| path.filename()?.parse().ok());
-        let mut names: Vec<AudienceName> = names.collect();
+        let listed = self.objects(&root).await?.list_with_delimiter(None).await;
+        let listing = listed.map_err(|source| StoreError::backend("list", &root, source))?;
+
+        let mut names: Vec<AudienceName> = Vec::new();
+        for path in &listing.common_prefixes {
+            if let Some(Ok(name)) = path.filename().map(str::parse) {
+                names.push(name);
+            }
+        }
         names.sort();
         Ok(names)
     }
@@ -180,8 +182,8 @@ impl Store {
     /// When a file was written, by the store's clock.
     pub(crate) async fn written_at(&self, path: &Path) -> Result<SystemTime, StoreError> {
         let found = self.objects(path).await?.head(path).await;
-        let found = found.map_err(|source| StoreError::backend("look up", path, source))?;
-        Ok(found.last_modified.into())
+        let meta = found.map_err(|source| StoreError::backend("look up", path, source))?;
+        Ok(meta.last_modified.into())
     }
 
     pub(crate) async fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {

@@ -30,14 +30,14 @@ impl PublicKey {
     /// [`PublicKeyError`] if a line is invalid, or there is no key: an empty file must not disable
     /// the check.
     pub fn all_of(text: &str) -> Result<Vec<Self>, PublicKeyError> {
-        let lines = text.lines().map(str::trim);
-        let is_comment = |line: &str| {
-            line.is_empty() || line.starts_with('#') || line.starts_with("untrusted comment:")
-        };
-        let keys: Vec<Self> = lines
-            .filter(|line| !is_comment(line))
-            .map(str::parse)
-            .collect::<Result<_, _>>()?;
+        let mut keys = Vec::new();
+        for line in text.lines() {
+            let line = line.trim();
+            let is_comment = line.starts_with('#') || line.starts_with("untrusted comment:");
+            if !line.is_empty() && !is_comment {
+                keys.push(line.parse()?);
+            }
+        }
         if keys.is_empty() {
             Err(PublicKeyError)
         } else {

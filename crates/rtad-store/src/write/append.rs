@@ -173,8 +173,11 @@ impl Ledger {
                 return Err(StoreError::TooManyTombstones { audience, keys });
             }
             let tombstones = BuiltDelta::new(first, next.sequence, Vec::new(), all);
-            let is_same = |built: &&BuiltDelta| built.delta.removed()[..] == *old;
-            if tombstones.as_ref().filter(is_same).is_none() {
+            let is_same = match &tombstones {
+                Some(built) => built.delta.removed()[..] == *old,
+                None => false,
+            };
+            if !is_same {
                 next.tombstones = tombstones.as_ref().map(|built| built.delta.entry().clone());
                 files.extend(tombstones);
             }
@@ -327,8 +330,10 @@ impl Ledger {
     /// Drops deltas that the record no longer names: a ledger may be kept for months.
     fn drop_unnamed(&mut self) {
         let current = &self.live.current;
-        let is_named = |delta: &Delta| current.delta_entries().any(|entry| entry == delta.entry());
-        self.held.retain(|_, delta| is_named(delta));
+        self.held.retain(|_, delta| {
+            let mut named = current.delta_entries();
+            named.any(|entry| entry == delta.entry())
+        });
     }
 }
 

@@ -323,8 +323,8 @@ pub async fn check_files(
     now: SystemTime,
 ) -> Result<Vec<DeltaEntry>, StoreError> {
     let audience = manifest.audience();
-    let chunks = backend.list(&chunks_path(audience)).await?;
-    let chunks = by_name(&chunks);
+    let listed_chunks = backend.list(&chunks_path(audience)).await?;
+    let chunks = by_name(&listed_chunks);
     for entry in manifest.chunks() {
         let file = chunks.get(chunk_name(entry).as_str());
         let is_kept = file.is_some_and(|file| {
@@ -338,8 +338,8 @@ pub async fn check_files(
     }
 
     let mut old_deltas = Vec::new();
-    let deltas = backend.list(&deltas_path(audience)).await?;
-    let deltas = by_name(&deltas);
+    let listed_deltas = backend.list(&deltas_path(audience)).await?;
+    let deltas = by_name(&listed_deltas);
     for entry in manifest.folded_deltas() {
         let name = delta_name(entry);
         let Some(file) = deltas.get(name.as_str()) else {

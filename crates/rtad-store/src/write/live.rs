@@ -48,8 +48,12 @@ impl RetainedDeltas {
 
     /// All deltas over the generation, given the live ones, in groups that may each be merged.
     pub(super) fn groups(&self, live: &[DeltaEntry]) -> Vec<Vec<DeltaEntry>> {
-        let newer = live.iter().filter(|delta| delta.last > self.through);
-        let mut newer: Vec<_> = newer.cloned().collect();
+        let mut newer = Vec::new();
+        for delta in live {
+            if delta.last > self.through {
+                newer.push(delta.clone());
+            }
+        }
         let unmerged = newer.partition_point(|delta| Some(delta.last) <= self.no_merge_through);
         let later = newer.split_off(unmerged);
         [&self.older[..], &[newer, later]].concat()

@@ -207,8 +207,10 @@ impl FileCopy<'_> {
 
     /// Reads the manifests of the generations that the mirror's record does not name.
     async fn read_manifests(&mut self, record: &Current) -> Result<(), StoreError> {
-        let held = self.here.map(|here| here.current.generations());
-        let held = held.unwrap_or_default();
+        let mut held = Vec::new();
+        if let Some(here) = self.here {
+            held = here.current.generations();
+        }
         for entry in record.generations() {
             if held.contains(&entry) {
                 continue;

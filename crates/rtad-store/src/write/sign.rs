@@ -45,10 +45,10 @@ pub fn signature_of(
             source,
         })?
         .into_bytes();
-    let refuse = |source| StoreError::Signature {
+    let checked = trust.check(path, bytes, Some(&signature));
+    checked.map_err(|source| StoreError::Signature {
         path: path.to_string(),
         source,
-    };
-    trust.check(path, bytes, Some(&signature)).map_err(refuse)?;
+    })?;
     Ok(signature)
 }
