@@ -94,12 +94,13 @@ impl Signer {
             .lines()
             .nth(1)
             .is_some_and(|key| key.starts_with(PROTECTED));
-        let key = SecretKeyBox::from(text);
+        let boxed = SecretKeyBox::from(text);
         let key = match (is_protected, std::env::var(PASSWORD)) {
-            (false, _) => unprotected(key).ok_or(SignError::NotAKey { path: shown })?,
+            (false, _) => unprotected(boxed).ok_or(SignError::NotAKey { path: shown })?,
             (true, Err(_)) => return Err(SignError::NoPassword { path: shown }),
             (true, Ok(password)) => {
-                key.into_secret_key(Some(password))
+                boxed
+                    .into_secret_key(Some(password))
                     .map_err(|error| match error.kind() {
                         minisign::ErrorKind::Verify => SignError::WrongPassword { path: shown },
                         minisign::ErrorKind::KDF => SignError::TooExpensive { path: shown },
@@ -177,9 +178,8 @@ impl Sign for Signer {
     }
 
     fn public_key(&self) -> PublicKey {
-        let public = minisign::PublicKey::from_secret_key(&self.key.read());
-        let public = public.expect("a secret key ends with its public half");
-        public
+        minisign::PublicKey::from_secret_key(&self.key.read())
+            .expect("a secret key ends with its public half")
             .to_base64()
             .parse()
             .expect("minisign writes a public key")

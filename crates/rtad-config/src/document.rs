@@ -387,8 +387,8 @@ impl<'a> Reading<'a> {
 
     fn attempt<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let mut track = Track::new();
-        let deserializer = self.tree.to_deserializer();
-        let deserializer = serde_path_to_error::Deserializer::new(deserializer, &mut track);
+        let of_tree = self.tree.to_deserializer();
+        let deserializer = serde_path_to_error::Deserializer::new(of_tree, &mut track);
         T::deserialize(deserializer).map_err(|error| Failure {
             message: error.message().to_owned(),
             steps: steps_of(&track.path()),

@@ -159,11 +159,15 @@ pub fn accepted_time(range: &RangeInclusive<Duration>) -> String {
 pub fn number<'de, D: Deserializer<'de>, T: TryFrom<i64>, const LEAST: i64, const MOST: i64>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    let number = i64::deserialize(deserializer).ok();
-    let number = number.filter(|number| (LEAST..=MOST).contains(number));
-    number
-        .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| de::Error::custom(format_args!("a whole number from {LEAST} to {MOST}")))
+    if let Ok(number) = i64::deserialize(deserializer)
+        && (LEAST..=MOST).contains(&number)
+        && let Ok(number) = T::try_from(number)
+    {
+        return Ok(number);
+    }
+    Err(de::Error::custom(format_args!(
+        "a whole number from {LEAST} to {MOST}"
+    )))
 }
 
 /// A number of bytes: whole, or a text with a unit.

@@ -51,8 +51,10 @@ fn error_without_values(error: &serde_json::Error) -> String {
     for (prefix, instead) in quoting {
         if let Some(rest) = message.strip_prefix(prefix) {
             // The last occurrence is serde's own; the quoted text may have others.
-            let expected = rest.rsplit_once(", expected ");
-            let expected = expected.map_or("something else", |(_, expected)| expected);
+            let mut expected = "something else";
+            if let Some((_, named)) = rest.rsplit_once(", expected ") {
+                expected = named;
+            }
             return format!("{instead}expected {expected}");
         }
     }

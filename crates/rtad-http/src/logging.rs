@@ -42,10 +42,11 @@ impl FromStr for LogLevel {
 pub fn init_logging(level: LogLevel) {
     // Targets match by prefix: rtad, rtad_core, rtad_http, rtad_store and rtad_writer.
     let rtad_only = Targets::new().with_target("rtad", level.0);
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let layer = match std::io::stderr().is_terminal() {
-        true => layer.with_target(false).boxed(),
-        false => layer.json().flatten_event(true).boxed(),
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let layer = if std::io::stderr().is_terminal() {
+        lines.with_target(false).boxed()
+    } else {
+        lines.json().flatten_event(true).boxed()
     };
 
     // Fails only if logging was started already.

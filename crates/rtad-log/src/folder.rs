@@ -136,8 +136,8 @@ pub fn remove_remains(
 
 /// [`origin_of`] of a file that is written, by its hidden name.
 fn origin_of_open(path: &Path) -> Option<FileOrigin> {
-    let name = path.file_name()?.to_str()?;
-    let name = name.strip_prefix('.')?.strip_suffix(OPEN)?;
+    let hidden_name = path.file_name()?.to_str()?;
+    let name = hidden_name.strip_prefix('.')?.strip_suffix(OPEN)?;
     origin_of(path.with_file_name(name.strip_suffix('.')?).to_str()?)
 }
 

@@ -134,8 +134,12 @@ impl LogFile {
         name: impl Fn(&DeviceKey) -> Device<'n>,
     ) -> Result<(), WriteError> {
         let row = decode(record);
-        let device = row.facts.as_ref().and_then(|facts| facts.device);
-        let device = device.map(|device| name(&device.key()));
+        let mut device = None;
+        if let Some(facts) = &row.facts
+            && let Some(unnamed) = facts.device
+        {
+            device = Some(name(&unnamed.key()));
+        }
         self.waiting.push(&row, device.as_ref());
         let config_id = row.end.config;
         if !self.config_ids.iter().any(|known| known == config_id) {

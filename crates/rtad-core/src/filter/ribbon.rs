@@ -272,18 +272,22 @@ fn lookup<T: Tier>(lines: &[Line; 2], hash: Hash, offset: u64) -> TierAnswer {
     let (c0, rest) = hash.row::<T>();
     let c1 = rest & T::MASK;
     let fingerprint = rest >> T::SLOTS;
-    let under = |j: usize| match j < T::BITS {
-        true => column::<T>(first, j) & c0 ^ column::<T>(second, j) & c1,
-        false => 0,
+    let under = |j: usize| {
+        if j < T::BITS {
+            column::<T>(first, j) & c0 ^ column::<T>(second, j) & c1
+        } else {
+            0
+        }
     };
     if parities(std::array::from_fn(under)) == fingerprint >> (T::BITS - 8)
         && parities(std::array::from_fn(|j| under(j + 8))) == fingerprint << (16 - T::BITS) & 0xff
     {
         return TierAnswer::Yes;
     }
-    match threshold::<T>(first) + fraction::<T>(offset) < T::THRESHOLD_END {
-        true => TierAnswer::No,
-        false => TierAnswer::MaybeDiverted,
+    if threshold::<T>(first) + fraction::<T>(offset) < T::THRESHOLD_END {
+        TierAnswer::No
+    } else {
+        TierAnswer::MaybeDiverted
     }
 }
 

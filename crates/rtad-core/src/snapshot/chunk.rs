@@ -116,11 +116,12 @@ pub fn counts_of(
         .unwrap_or_default()
         .as_chunks::<4>()
         .0;
-    let number = move |array: usize, shard: usize| match array < count_arrays(kind) {
-        true => numbers
-            .get(array * shard_count + shard)
-            .map(|bytes| u32::from_le_bytes(*bytes)),
-        false => Some(0),
+    let number = move |array: usize, shard: usize| {
+        if array >= count_arrays(kind) {
+            return Some(0);
+        }
+        let bytes = numbers.get(array * shard_count + shard)?;
+        Some(u32::from_le_bytes(*bytes))
     };
 
     (0..shard_count).map_while(move |shard| {

@@ -110,9 +110,10 @@ impl FilterStats {
         };
 
         for (key, value) in members.step_by(CHECK_EVERY) {
-            let is_found = match has_values {
-                true => spec.value(filter, &key) == Some(value),
-                false => spec.contains(filter, &key),
+            let is_found = if has_values {
+                spec.value(filter, &key) == Some(value)
+            } else {
+                spec.contains(filter, &key)
             };
             check.members_checked += 1;
             check.members_missing += u64::from(!is_found);

@@ -161,9 +161,10 @@ fn json_error(error: serde_json::Error) -> ManifestError {
     let text = error.to_string();
     let mut reason = String::new();
     for character in text.chars().take(MAX_CHARS) {
-        match character.is_control() {
-            true => reason.extend(character.escape_debug()),
-            false => reason.push(character),
+        if character.is_control() {
+            reason.extend(character.escape_debug());
+        } else {
+            reason.push(character);
         }
     }
     if text.chars().nth(MAX_CHARS).is_some() {

@@ -150,9 +150,10 @@ impl Overlay {
     fn needed_below(&self, next: &Self) -> Vec<Arc<Delta>> {
         // A `next` of the same publish names those of the current deltas that still apply.
         let is_same_publish = self.published_sequence == next.published_sequence;
-        let first = match is_same_publish {
-            true => self.current_layers,
-            false => usize::from(self.has_tombstones),
+        let first = if is_same_publish {
+            self.current_layers
+        } else {
+            usize::from(self.has_tombstones)
         };
 
         // The next record may drop a delta of `next`, but not one that served filters need.

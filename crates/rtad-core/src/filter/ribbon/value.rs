@@ -90,9 +90,12 @@ fn retrieve<T: Tier>(lines: &[Line; 2], hash: Hash, offset: u64) -> (Option<u8>,
     let (c0, rest) = hash.row::<T>();
     let c1 = rest & T::MASK;
     let fingerprint = rest >> T::SLOTS;
-    let under = |j: usize| match j < T::COLUMNS {
-        true => column::<T>(first, j) & c0 ^ column::<T>(second, j) & c1,
-        false => 0,
+    let under = |j: usize| {
+        if j < T::COLUMNS {
+            column::<T>(first, j) & c0 ^ column::<T>(second, j) & c1
+        } else {
+            0
+        }
     };
     let sums = |from: usize| parities(std::array::from_fn(|j| under(from + j)));
     // The first eight columns reject most non-members.
