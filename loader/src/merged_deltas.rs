@@ -9,7 +9,7 @@ use rtad_store::{Store, StoreError};
 #[derive(Debug, Default)]
 pub struct MergedDeltas {
     /// Recorded in the manifest; `None` before the first publish.
-    pub(crate) folded: Option<Folded>,
+    pub folded: Option<Folded>,
     added: Vec<DeviceKey>,
     /// Those of the keys added, if they have one.
     values: Vec<Option<u8>>,
@@ -21,8 +21,8 @@ pub struct MergedDeltas {
 #[derive(Debug, Default)]
 pub struct CarriedChanges {
     /// Keys added and keys removed, both ascending.
-    pub(crate) added: Vec<DeviceKey>,
-    pub(crate) removed: Vec<DeviceKey>,
+    pub added: Vec<DeviceKey>,
+    pub removed: Vec<DeviceKey>,
     /// Those of the keys added, if they have one.
     values: Vec<Option<u8>>,
     entries: Vec<DeltaEntry>,

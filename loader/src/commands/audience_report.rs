@@ -10,22 +10,22 @@ use rtad_core::snapshot::{DeltaReport, FillRatio, Manifest};
 /// Kind and figures of a generation's filters.
 #[derive(Debug, Serialize)]
 pub struct FilterReport {
-    pub(super) filter: &'static str,
-    pub(super) hashes: u32,
-    pub(super) millibits_per_key: u32,
+    pub filter: &'static str,
+    pub hashes: u32,
+    pub millibits_per_key: u32,
     /// Bits of each key's value; absent if keys have none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) value_bits: Option<u32>,
-    pub(super) target_fpr: f64,
-    pub(super) expected_fpr: f64,
+    pub value_bits: Option<u32>,
+    pub target_fpr: f64,
+    pub expected_fpr: f64,
     /// The fill of Bloom filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     fill_ratio: Option<FillRatio>,
     /// Keys outside the first tier of ribbon filters.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) diverted_keys: Option<u64>,
+    pub diverted_keys: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) listed_keys: Option<u64>,
+    pub listed_keys: Option<u64>,
 }
 
 impl FilterReport {

@@ -23,7 +23,7 @@ pub struct CarriedArgs {
     /// Carry on the devices that were appended or removed before the previous build, whatever the
     /// input contains
     #[arg(long)]
-    pub(super) keep_carried: bool,
+    pub keep_carried: bool,
 }
 
 /// The carried changes of the live generation.
@@ -38,14 +38,14 @@ pub struct Carried {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedReport {
     /// Carried additions and removals.
-    pub(super) added: u64,
-    pub(super) removed: u64,
+    pub added: u64,
+    pub removed: u64,
     /// Additions that the input lacks.
-    pub(super) dropped: u64,
+    pub dropped: u64,
     /// Removed devices that the input contains.
-    pub(super) returned: u64,
+    pub returned: u64,
     /// Whether they apply to this generation, despite the input.
-    pub(super) kept: bool,
+    pub kept: bool,
 }
 
 /// Carried changes that are to be kept and cannot be read.

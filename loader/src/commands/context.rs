@@ -26,10 +26,10 @@ pub const TOOL: &str = concat!("rtad-loader ", env!("CARGO_PKG_VERSION"));
 pub struct Output {
     /// Write one JSON object to stdout and nothing else
     #[arg(long, global = true)]
-    pub(super) json: bool,
+    pub json: bool,
     /// Write only data and errors: no report, no progress, which only a terminal gets anyway
     #[arg(long, global = true)]
-    pub(super) quiet: bool,
+    pub quiet: bool,
     /// `None` on the command line.
     #[arg(skip)]
     host: Option<Host>,
@@ -129,10 +129,10 @@ pub struct Target {
     /// gs://bucket/prefix, az://container/prefix, oss://bucket/prefix, cos://bucket/prefix;
     /// read-only: https://host/path or http://host/path
     #[arg(long, value_name = "URL")]
-    pub(crate) store: String,
+    pub store: String,
     /// Audience name: 1 to 64 characters of a-z, 0-9, _ and -
     #[arg(long, value_name = "NAME")]
-    pub(crate) audience: AudienceName,
+    pub audience: AudienceName,
 }
 
 /// A generation that cannot be read.

@@ -19,11 +19,11 @@ pub struct InputReport {
 /// Values of a column in all inputs, without rows that are rejected as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ColumnReport {
-    pub(super) name: String,
+    pub name: String,
     /// As in `--column`.
-    pub(super) kinds: String,
+    pub kinds: String,
     #[serde(flatten)]
-    pub(super) counts: ColumnCounts,
+    pub counts: ColumnCounts,
 }
 
 impl InputReport {

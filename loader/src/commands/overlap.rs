@@ -25,12 +25,12 @@ const MAX_FILTER_BYTES: u64 = 36 << 20;
 pub struct Overlap {
     live_keys_checked: u64,
     kept: u64,
-    pub(super) ratio: f64,
+    pub ratio: f64,
 }
 
 /// The sampled chunks of the live generation.
 pub struct LiveSample {
-    pub(super) filters: LiveFilters,
+    pub filters: LiveFilters,
 }
 
 impl LiveSample {

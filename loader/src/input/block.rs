@@ -11,13 +11,13 @@ pub const MAX_ROW_BYTES: usize = 64 << 10;
 /// One cell of a block. It starts at the end of the previous one.
 #[derive(Debug)]
 pub struct Cell {
-    pub(super) line: u64,
-    pub(super) column: usize,
-    pub(super) end: usize,
+    pub line: u64,
+    pub column: usize,
+    pub end: usize,
     /// The value of its row, if that has a valid one; 0 in inputs without values.
-    pub(super) value: Option<u8>,
+    pub value: Option<u8>,
     /// Why the reader rejects it; `None` if it is to be parsed.
-    pub(super) rejected: Option<Reason>,
+    pub rejected: Option<Reason>,
 }
 
 #[derive(Debug)]
@@ -29,10 +29,10 @@ pub enum Rows {
 /// Some whole rows of one input.
 #[derive(Debug)]
 pub struct Block {
-    pub(super) source: usize,
-    pub(super) bytes: Vec<u8>,
-    pub(super) len: usize,
-    pub(super) rows: Rows,
+    pub source: usize,
+    pub bytes: Vec<u8>,
+    pub len: usize,
+    pub rows: Rows,
 }
 
 /// Reusable buffers for blocks.

@@ -8,18 +8,18 @@ use super::open::Source;
 /// A column and the kinds of id in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    pub(crate) name: String,
-    pub(crate) kinds: Kinds,
+    pub name: String,
+    pub kinds: Kinds,
 }
 
 /// Syntax of CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellSyntax {
     /// Whether the first row has the names of the columns; without it, they have numbers.
-    pub(crate) has_header: bool,
-    pub(crate) delimiter: u8,
+    pub has_header: bool,
+    pub delimiter: u8,
     /// Whether a backslash may stand before a character that is part of a cell.
-    pub(crate) has_escapes: bool,
+    pub has_escapes: bool,
 }
 
 impl CellSyntax {
@@ -67,11 +67,11 @@ impl Layout {
 /// Sources and their format.
 #[derive(Debug)]
 pub struct Input {
-    pub(crate) sources: Vec<Source>,
-    pub(crate) layout: Layout,
+    pub sources: Vec<Source>,
+    pub layout: Layout,
     /// The column with the value of each row's devices; only with a layout of columns.
-    pub(crate) value: Option<Column>,
+    pub value: Option<Column>,
     /// Overrides the kinds' canonical case.
-    pub(crate) case: Option<Case>,
-    pub(crate) keys: KeyMaker,
+    pub case: Option<Case>,
+    pub keys: KeyMaker,
 }

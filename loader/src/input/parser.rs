@@ -54,7 +54,7 @@ pub struct Parser<'a> {
     names: Vec<String>,
     /// Of the block.
     counts: Counts,
-    pub(super) by_source: InputCounts,
+    pub by_source: InputCounts,
     keys: Vec<DeviceKey>,
     /// The values of `keys`; empty without a column of values.
     values: Vec<u8>,

@@ -40,9 +40,9 @@ pub struct TooLittle {
 /// Threads that build chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Builders {
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// Memory of each for keys from disk.
-    pub(crate) unit_bytes: usize,
+    pub unit_bytes: usize,
 }
 
 /// Memory and threads of a build.

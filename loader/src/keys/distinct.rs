@@ -8,14 +8,14 @@ use super::record::{key_of, sort_and_keep_largest};
 /// Numbers of distinct keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Distinct {
-    pub(crate) found: u64,
+    pub found: u64,
     /// Keys left after the unwanted ones were excluded.
-    pub(crate) left: u64,
+    pub left: u64,
     /// Keys left that are among the carried additions, and among the carried removals.
-    pub(crate) carried_added: u64,
-    pub(crate) carried_removed: u64,
+    pub carried_added: u64,
+    pub carried_removed: u64,
     /// Keys left that the live filters contain.
-    pub(crate) in_live: u64,
+    pub in_live: u64,
 }
 
 impl Distinct {
@@ -42,11 +42,11 @@ pub trait ShardFilters: std::fmt::Debug + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KeyChecks<'a> {
     /// Whether the keys are records with values.
-    pub(crate) has_values: bool,
-    pub(crate) unwanted: Option<&'a SortedKeys>,
-    pub(crate) carried_added: &'a [DeviceKey],
-    pub(crate) carried_removed: &'a [DeviceKey],
-    pub(crate) live: Option<&'a dyn ShardFilters>,
+    pub has_values: bool,
+    pub unwanted: Option<&'a SortedKeys>,
+    pub carried_added: &'a [DeviceKey],
+    pub carried_removed: &'a [DeviceKey],
+    pub live: Option<&'a dyn ShardFilters>,
 }
 
 /// Sorts keys of one shard of a partition in place and moves the distinct wanted ones to the front.

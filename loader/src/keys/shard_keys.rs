@@ -13,8 +13,8 @@ use super::memory::{KEY_BYTES, block};
 #[derive(Debug)]
 pub struct Worker {
     /// Keys as numbers: compared in one step, in the same order as byte by byte.
-    pub(super) unit: Vec<u128>,
-    pub(super) block: Region,
+    pub unit: Vec<u128>,
+    pub block: Region,
 }
 
 impl Worker {

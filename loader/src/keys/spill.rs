@@ -27,9 +27,9 @@ pub type ShardCounts = [u64; SHARDS_PER_PARTITION];
 
 /// One partition's file.
 pub struct SpillFile {
-    pub(super) file: File,
-    pub(super) keys: u64,
-    pub(super) shards: Box<ShardCounts>,
+    pub file: File,
+    pub keys: u64,
+    pub shards: Box<ShardCounts>,
 }
 
 impl SpillFile {
@@ -128,7 +128,7 @@ pub fn direct(file: &File, is_direct: bool) -> bool {
 
 /// The files of all partitions, created at the first write.
 pub struct Spill<'d> {
-    pub(super) dir: &'d SpillDir,
+    pub dir: &'d SpillDir,
     files: OnceLock<Vec<Mutex<SpillFile>>>,
     creating: Mutex<()>,
     bytes: AtomicU64,

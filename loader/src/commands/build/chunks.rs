@@ -88,11 +88,11 @@ pub enum PipelineItem<'r> {
 type ItemSender<'r> = mpsc::Sender<Result<PipelineItem<'r>, SpillError>>;
 
 pub struct ChunkPipeline<'a> {
-    pub(super) filter: &'a FilterSpec,
-    pub(super) shards_per_chunk: u32,
-    pub(super) builders: Builders,
-    pub(super) keys: &'a dyn ShardKeys,
-    pub(super) pool: &'a MemoryPool,
+    pub filter: &'a FilterSpec,
+    pub shards_per_chunk: u32,
+    pub builders: Builders,
+    pub keys: &'a dyn ShardKeys,
+    pub pool: &'a MemoryPool,
 }
 
 impl<'a> ChunkPipeline<'a> {

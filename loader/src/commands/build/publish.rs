@@ -41,21 +41,21 @@ const PARALLEL_PUTS: usize = 4;
 pub type ChunkRule = fn(&FilterSpec, u64) -> u32;
 
 pub struct BuildPlan<'a> {
-    pub(super) audience: &'a AudienceName,
-    pub(super) filter: FilterSpec,
-    pub(super) target_fpr: f64,
-    pub(super) budget: Budget,
-    pub(super) counts: Counts,
-    pub(super) merged: &'a MergedDeltas,
-    pub(super) carried: Option<&'a Carried>,
-    pub(super) gate: &'a Gate,
-    pub(super) live: Option<&'a LiveSample>,
-    pub(super) lineage: Lineage,
-    pub(super) expiry: ExpiryArgs,
-    pub(super) stage: Option<PodShare>,
-    pub(super) runtime: &'a Runtime,
-    pub(super) progress: &'a Progress,
-    pub(super) chunk_rule: ChunkRule,
+    pub audience: &'a AudienceName,
+    pub filter: FilterSpec,
+    pub target_fpr: f64,
+    pub budget: Budget,
+    pub counts: Counts,
+    pub merged: &'a MergedDeltas,
+    pub carried: Option<&'a Carried>,
+    pub gate: &'a Gate,
+    pub live: Option<&'a LiveSample>,
+    pub lineage: Lineage,
+    pub expiry: ExpiryArgs,
+    pub stage: Option<PodShare>,
+    pub runtime: &'a Runtime,
+    pub progress: &'a Progress,
+    pub chunk_rule: ChunkRule,
 }
 
 pub enum ChunkSink<'s> {
@@ -66,11 +66,11 @@ pub enum ChunkSink<'s> {
 
 #[derive(Debug)]
 pub struct BuildOutcome {
-    pub(super) manifest: Manifest,
-    pub(super) check: FilterCheck,
+    pub manifest: Manifest,
+    pub check: FilterCheck,
     /// Chunks new to the store.
-    pub(super) chunks_written: u64,
-    pub(super) distinct: Distinct,
+    pub chunks_written: u64,
+    pub distinct: Distinct,
 }
 
 /// All chunks of a build, stored.

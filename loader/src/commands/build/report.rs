@@ -63,9 +63,9 @@ pub struct BuildSummary {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Changes {
     /// Appended keys, including those in the input.
-    pub(super) added: u64,
+    pub added: u64,
     /// Keys of the input that were removed.
-    pub(super) removed: u64,
+    pub removed: u64,
 }
 
 /// Unusable values by reason, without the blank ones.
@@ -81,19 +81,19 @@ struct RejectedCounts {
 
 /// A finished build.
 pub struct Finished<'a> {
-    pub(super) outcome: &'a BuildOutcome,
-    pub(super) counts: &'a Counts,
-    pub(super) columns: Vec<ColumnReport>,
-    pub(super) deltas: Changes,
+    pub outcome: &'a BuildOutcome,
+    pub counts: &'a Counts,
+    pub columns: Vec<ColumnReport>,
+    pub deltas: Changes,
     /// `None` if unreadable.
-    pub(super) carried: Option<CarriedReport>,
+    pub carried: Option<CarriedReport>,
     /// `None` without a readable live generation.
-    pub(super) overlap: Option<Overlap>,
-    pub(super) gate: Gate,
-    pub(super) dry_run: bool,
-    pub(super) stage: Option<PodShare>,
-    pub(super) signed: bool,
-    pub(super) stages: Stages,
+    pub overlap: Option<Overlap>,
+    pub gate: Gate,
+    pub dry_run: bool,
+    pub stage: Option<PodShare>,
+    pub signed: bool,
+    pub stages: Stages,
 }
 
 impl BuildSummary {

@@ -10,18 +10,18 @@ use crate::keys::Budget;
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Stages {
     /// Reading rows into keys, including writes to disk.
-    pub(super) read_seconds: f64,
+    pub read_seconds: f64,
     /// Sorting keys in memory, or writing the last keys to disk. Keys on disk are sorted while
     /// their chunks are built.
-    pub(super) sort_seconds: f64,
+    pub sort_seconds: f64,
     /// Building and storing chunks, then the manifest.
-    pub(super) chunk_seconds: f64,
-    pub(super) threads: usize,
-    pub(super) memory_bytes: u64,
+    pub chunk_seconds: f64,
+    pub threads: usize,
+    pub memory_bytes: u64,
     /// Peak memory of the process; `None` if the system does not report it.
-    pub(super) peak_memory_bytes: Option<u64>,
+    pub peak_memory_bytes: Option<u64>,
     /// Keys on disk; 0 if all fit into memory.
-    pub(super) spilled_bytes: u64,
+    pub spilled_bytes: u64,
     #[serde(skip)]
     last: Instant,
 }

@@ -9,9 +9,9 @@ use rtad_core::snapshot::{Chunk, ChunkShard};
 /// Minimum, mean and maximum of a figure over the shards with keys; 0 without any such shard.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Spread {
-    pub(crate) min: f64,
-    pub(crate) mean: f64,
-    pub(crate) max: f64,
+    pub min: f64,
+    pub mean: f64,
+    pub max: f64,
 }
 
 impl Spread {
@@ -29,18 +29,18 @@ impl Spread {
 /// Statistics over the shards of chunks.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct FilterSurvey {
-    pub(crate) shards: u32,
+    pub shards: u32,
     /// The fill of Bloom filters.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fill: Option<Spread>,
+    pub fill: Option<Spread>,
     /// The diverted keys of ribbon filters.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) diverted: Option<Spread>,
-    pub(crate) expected_fpr: Spread,
+    pub diverted: Option<Spread>,
+    pub expected_fpr: Spread,
     #[serde(skip)]
-    pub(crate) diverted_keys: u64,
+    pub diverted_keys: u64,
     #[serde(skip)]
-    pub(crate) listed_keys: u64,
+    pub listed_keys: u64,
 }
 
 impl FilterSurvey {

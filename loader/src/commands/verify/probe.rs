@@ -24,12 +24,12 @@ const Z: f64 = 1.959_963_985;
 
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct MeasuredFpr {
-    pub(super) probes: u64,
-    pub(super) false_positives: u64,
-    pub(super) measured_fpr: f64,
+    pub probes: u64,
+    pub false_positives: u64,
+    pub measured_fpr: f64,
     /// 95 % interval (Wilson 1927).
-    pub(super) low: f64,
-    pub(super) high: f64,
+    pub low: f64,
+    pub high: f64,
 }
 
 /// Default number of random keys.

@@ -15,19 +15,19 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 #[derive(Default)]
 pub struct RowPosition {
     /// First line of the row, or of the empty lines before it.
-    pub(super) line: Cell<u64>,
-    pub(super) since_row: Cell<u64>,
-    pub(super) ended: Cell<bool>,
+    pub line: Cell<u64>,
+    pub since_row: Cell<u64>,
+    pub ended: Cell<bool>,
     /// Escaped line ends of the rows before, which the parser does not see.
-    pub(super) hidden_line_ends: Cell<u64>,
+    pub hidden_line_ends: Cell<u64>,
 }
 
 /// Limits the length of a row, and adds a final line end if it is missing. Every complete row then
 /// has one, so a row that reaches the end of the file has an unclosed quote.
 pub struct Bounded<'a, R> {
-    pub(super) inner: R,
-    pub(super) position: &'a RowPosition,
-    pub(super) last: u8,
+    pub inner: R,
+    pub position: &'a RowPosition,
+    pub last: u8,
 }
 
 impl<R: Read> Read for Bounded<'_, R> {
@@ -54,10 +54,10 @@ impl<R: Read> Read for Bounded<'_, R> {
 
 /// Hides escaped delimiters, quotes and line ends from the parser.
 pub struct Escaped<'a> {
-    pub(super) inner: &'a mut Opened,
-    pub(super) syntax: CellSyntax,
+    pub inner: &'a mut Opened,
+    pub syntax: CellSyntax,
     /// The last byte was a backslash that is not escaped.
-    pub(super) follows_escape: bool,
+    pub follows_escape: bool,
 }
 
 impl Read for Escaped<'_> {

@@ -15,12 +15,12 @@ use super::lz4;
 
 /// A row group with one column.
 pub struct OneColumn<'a> {
-    pub(super) metadata: &'a ParquetMetaData,
-    pub(super) column: &'a ColumnChunkMetaData,
-    pub(super) rows: usize,
+    pub metadata: &'a ParquetMetaData,
+    pub column: &'a ColumnChunkMetaData,
+    pub rows: usize,
     /// Offset of the first page.
-    pub(super) start: u64,
-    pub(super) chunk: Chunk,
+    pub start: u64,
+    pub chunk: Chunk,
 }
 
 /// Pages without repetition.

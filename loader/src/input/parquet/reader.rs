@@ -91,10 +91,10 @@ fn open_file(path: &Path) -> io::Result<FileSource> {
 
 /// An open file.
 pub struct OpenFile<'a> {
-    pub(super) name: String,
-    pub(super) access: Arc<FileSource>,
-    pub(super) columns: &'a [Column],
-    pub(super) value: Option<&'a Column>,
+    pub name: String,
+    pub access: Arc<FileSource>,
+    pub columns: &'a [Column],
+    pub value: Option<&'a Column>,
 }
 
 /// A column that is read.

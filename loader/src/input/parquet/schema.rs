@@ -17,10 +17,10 @@ use super::fault::ParquetFault;
 #[derive(Debug)]
 pub struct Leaf {
     /// Index among all leaf columns.
-    pub(super) index: usize,
-    pub(super) form: ValueForm,
+    pub index: usize,
+    pub form: ValueForm,
     /// Those of a schema with this column alone.
-    pub(super) levels: FieldLevels,
+    pub levels: FieldLevels,
 }
 
 /// Finds a column by its path.
