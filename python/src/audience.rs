@@ -66,7 +66,8 @@ impl LoadedSnapshot {
 
     /// Facts of the generation and its deltas, as JSON.
     fn info(&self) -> String {
-        let (manifest, overlay) = (self.snapshot.manifest(), self.snapshot.overlay());
+        let manifest = self.snapshot.manifest();
+        let overlay = self.snapshot.overlay();
         let [added, removed, tombstones] = overlay.keys();
         serde_json::json!({
             "audience": manifest.audience(),
@@ -92,7 +93,8 @@ fn members(
     kinds: &Kinds,
     maker: &KeyMaker,
 ) -> PyResult<ResultColumn> {
-    let (mut answers, mut nulls) = (BooleanBufferBuilder::new(0), NullBufferBuilder::new(0));
+    let mut answers = BooleanBufferBuilder::new(0);
+    let mut nulls = NullBufferBuilder::new(0);
     let mut members = Vec::new();
     let counts = each_batch(ids, kinds, maker, |keys, made| {
         members.resize(keys.len(), false);

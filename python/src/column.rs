@@ -298,7 +298,8 @@ impl ResultColumn {
     }
 
     fn __repr__(&self) -> String {
-        let (data_type, rows) = (self.array.data_type(), self.array.len());
+        let data_type = self.array.data_type();
+        let rows = self.array.len();
         format!(
             "<rtad.Column {data_type}: {rows} rows, {} null>",
             self.array.null_count()

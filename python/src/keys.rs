@@ -73,7 +73,8 @@ pub fn keys(
     let ids = IdColumn::read_column(ids)?;
     let maker = key_maker(&blank);
     let column = py.detach(|| {
-        let (mut bytes, mut nulls) = (Vec::<u8>::new(), NullBufferBuilder::new(0));
+        let mut bytes = Vec::<u8>::new();
+        let mut nulls = NullBufferBuilder::new(0);
         let counts = each_batch(ids, &kinds, &maker, |keys, made| {
             let mut keys = keys.iter();
             for made in made {
@@ -83,7 +84,8 @@ pub fn keys(
                 bytes.extend(key.map_or([0; KEY_BYTES], |key| *key.as_bytes()));
             }
         })?;
-        let (width, bytes) = (KEY_BYTES as i32, Buffer::from_vec(bytes));
+        let width = KEY_BYTES as i32;
+        let bytes = Buffer::from_vec(bytes);
         let array = FixedSizeBinaryArray::try_new(width, bytes, nulls.finish());
         Ok::<_, PyErr>(ResultColumn::new(
             Arc::new(array.map_err(|error| arrow_failure(IDS, 0, error))?),
@@ -104,7 +106,8 @@ pub fn each_batch(
     /// The counts are of one column.
     const COLUMN: Option<usize> = Some(0);
 
-    let (mut keys, mut made) = (Vec::new(), Vec::new());
+    let mut keys = Vec::new();
+    let mut made = Vec::new();
     let mut counts = Counts::default();
     ids.each_batch(kinds, |ids| {
         keys.clear();

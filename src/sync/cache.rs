@@ -71,7 +71,8 @@ impl Cache {
     /// Stores a record, before what it names is read. A copy of the store may have another record
     /// with the number of a cached one: that one stays.
     pub(super) async fn put_record(&self, audience: &AudienceName, live: &Live) {
-        let (records, live) = (self.records(audience), live.clone());
+        let records = self.records(audience);
+        let live = live.clone();
         on_disk(move || records.put(&live)).await;
     }
 
@@ -142,7 +143,8 @@ impl Cache {
     /// A verified delta; `None` if it is missing or damaged.
     pub(super) async fn delta(&self, audience: &AudienceName, entry: &DeltaEntry) -> Option<Delta> {
         let path = self.file(layout::delta_path(audience, entry));
-        let (errors, entry) = (Arc::clone(&self.errors), entry.clone());
+        let errors = Arc::clone(&self.errors);
+        let entry = entry.clone();
         let read = move || {
             let bytes = read_at_most(&path, entry.size_bytes()).ok()?;
             let parsed = Delta::parse(&bytes, &entry);
@@ -175,7 +177,8 @@ impl Cache {
     /// Removes the files that a start would not need, and the records before the newest whole
     /// generation.
     pub(super) async fn prune(&self, audience: &AudienceName) {
-        let (records, errors) = (self.records(audience), Arc::clone(&self.errors));
+        let records = self.records(audience);
+        let errors = Arc::clone(&self.errors);
         on_disk(move || {
             let pruned = prune(&records);
             errors.report(records.folder(), &pruned);

@@ -55,7 +55,8 @@ impl RollPlan {
     fn new(served: &Snapshot, manifest: &Manifest) -> Self {
         let held = held(Some(served), manifest);
         let mut steps = Vec::new();
-        let (mut begin, mut between) = (0, Vec::new());
+        let mut begin = 0;
+        let mut between = Vec::new();
         for entry in manifest.chunks() {
             if let Some(chunk) = held.get(&entry.digest)
                 && chunk.matches(manifest.filter(), entry)
@@ -94,7 +95,8 @@ fn peak_bytes(steps: &[RollStep], kind: FilterKind, served: &Snapshot, held: &Ch
     leaving.sort_unstable();
 
     let mut leaving = leaving.into_iter().peekable();
-    let (mut more, mut peak) = (0, 0);
+    let mut more = 0;
+    let mut peak = 0;
     for step in steps {
         more += i128::from(step.missing.filter_bytes(kind));
         peak = peak.max(more);
@@ -131,7 +133,8 @@ impl Syncer {
         cache.put_manifest(&manifest, manifest_file).await;
         loader.fetch(cache, &manifest, &plan.steps).await?;
         if !plan.steps.is_empty() {
-            let (generation, chunks) = (manifest.generation(), plan.steps.len());
+            let generation = manifest.generation();
+            let chunks = plan.steps.len();
             tracing::debug!(
                 audience = name.as_str(),
                 generation,

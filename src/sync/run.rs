@@ -122,7 +122,8 @@ impl Syncer {
     /// Registers for the first poll of each audience; call it before the polls start. The future
     /// waits until required audiences are served or were polled once, and briefly for others.
     fn first_polls(&self) -> impl Future<Output = ()> + use<> {
-        let (mut required, mut optional) = (Vec::new(), Vec::new());
+        let mut required = Vec::new();
+        let mut optional = Vec::new();
         for audience in self.serving.load().audiences() {
             let (sender, first) = oneshot::channel();
             if let Ok(mut progress) = self.progress_of(&audience.name).try_lock() {
@@ -150,7 +151,8 @@ impl Syncer {
         let removed = polled.extract_if(|name, _| !names.contains(name));
         removed.for_each(|(_, task)| task.abort());
         for name in names {
-            let (sync, audience) = (Arc::clone(self), name.clone());
+            let sync = Arc::clone(self);
+            let audience = name.clone();
             polled.entry(name).or_insert_with(|| {
                 tasks.spawn_local(async move {
                     loop {

@@ -175,7 +175,8 @@ impl Stores {
         let mut preferred = self.preferred.lock();
         if preferred.index != index {
             let error = error_chain(error);
-            let (position, of) = (index + 1, self.all.len());
+            let position = index + 1;
+            let of = self.all.len();
             tracing::warn!(error, position, of, "a store failed; another one is read");
         }
         *preferred = Preferred {

@@ -29,7 +29,8 @@ impl CacheErrors {
         self.telemetry.cache_error();
         // A full disk fails every chunk.
         if !self.is_reported.swap(true, Ordering::Relaxed) {
-            let (path, error) = (path.display().to_string(), error.to_string());
+            let path = path.display().to_string();
+            let error = error.to_string();
             tracing::warn!(
                 path,
                 error,
@@ -41,7 +42,8 @@ impl CacheErrors {
     /// Reports a damaged file, and deletes it.
     pub(super) fn delete_damaged(&self, path: &Path, error: &dyn std::error::Error) {
         self.telemetry.cache_error();
-        let (shown, error) = (path.display().to_string(), error.to_string());
+        let shown = path.display().to_string();
+        let error = error.to_string();
         tracing::warn!(path = shown, error, "damaged cache file deleted");
         let _ = std::fs::remove_file(path);
     }
@@ -50,7 +52,8 @@ impl CacheErrors {
     /// public keys may accept it.
     pub(super) fn report_untrusted(&self, path: &Path, error: &SignatureError) {
         self.telemetry.cache_error();
-        let (shown, error) = (path.display().to_string(), error.to_string());
+        let shown = path.display().to_string();
+        let error = error.to_string();
         tracing::warn!(
             path = shown,
             error,
