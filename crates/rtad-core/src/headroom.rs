@@ -88,23 +88,28 @@ impl Headroom {
 }
 
 fn group_headroom(version: &Version, folder: &Path) -> Option<u64> {
-    let number = |file| {
-        std::fs::read_to_string(folder.join(file))
-            .ok()?
-            .trim()
-            .parse::<u64>()
-            .ok()
-    };
     // `max` does not parse: no limit.
-    let limit = number(version.limit).filter(|limit| *limit < NO_LIMIT)?;
-    let used = number(version.used)?;
+    let limit = number_in(&folder.join(version.limit))?;
+    if limit >= NO_LIMIT {
+        return None;
+    }
+    let used = number_in(&folder.join(version.used))?;
+
     let statistics = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-    let fields = statistics.lines().filter_map(|line| line.split_once(' '));
-    let reclaimable: u64 = fields
-        .filter(|(field, _)| version.reclaimable.contains(field))
-        .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
-        .sum();
+    let mut reclaimable = 0_u64;
+    for line in statistics.lines() {
+        if let Some((field, bytes)) = line.split_once(' ')
+            && version.reclaimable.contains(&field)
+        {
+            reclaimable += bytes.trim().parse::<u64>().unwrap_or(0);
+        }
+    }
     Some(limit.saturating_sub(used.saturating_sub(reclaimable)))
+}
+
+fn number_in(file: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]

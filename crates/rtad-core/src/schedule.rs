@@ -121,14 +121,17 @@ impl Hours {
 /// The minute of a day that `09:30` names, up to `24:00`.
 fn minute(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_once(':')?;
-    let number = |text: &str, most| {
-        let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse::<u16>()
-            .ok()
-            .filter(|number| is_plain && *number <= most)
-    };
-    let minute = number(hour, 24)? * 60 + number(minute, 59)?;
-    (minute <= DAY).then_some(minute)
+    let minute = two_digits(hour, 24)? * 60 + two_digits(minute, 59)?;
+    if minute <= DAY { Some(minute) } else { None }
+}
+
+/// A number of two digits, up to `most`.
+fn two_digits(text: &str, most: u16) -> Option<u16> {
+    if text.len() != 2 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number = text.parse().ok()?;
+    if number <= most { Some(number) } else { None }
 }
 
 /// Weekly hours in a time zone.

@@ -313,6 +313,16 @@ impl Snapshot {
     }
 }
 
+/// A number of a header of this module's files.
+fn u32_at(header: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"))
+}
+
+/// The same of eight bytes.
+fn u64_at(header: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"))
+}
+
 /// Whether the filter of a located key contains it.
 #[inline]
 fn is_in_filter((chunk, target): &Located<'_>, key: &DeviceKey) -> bool {

@@ -185,8 +185,8 @@ impl Acceptor {
 
     fn report(&mut self, error: &io::Error) {
         self.failures += 1;
-        let is_due = |reported: Instant| reported.elapsed() >= REPORT_INTERVAL;
-        if self.reported.is_none_or(is_due) {
+        let reported = self.reported;
+        if reported.is_none_or(|reported| reported.elapsed() >= REPORT_INTERVAL) {
             let failures = self.failures;
             tracing::error!(%error, failures, "could not accept connections");
             self.reported = Some(Instant::now());

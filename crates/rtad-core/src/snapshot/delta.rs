@@ -33,9 +33,9 @@ pub use built::BuiltDelta;
 pub use keys::SortedKeys;
 use summary::Summary;
 
-use super::Fault;
 use super::json::ManifestError;
 use super::name::Digest;
+use super::{Fault, u32_at, u64_at};
 use crate::device::DeviceKey;
 
 const MAGIC: [u8; 8] = *b"RTADDLTA";
@@ -217,26 +217,22 @@ impl Delta {
             return Err(DeltaError::Digest { found, expected });
         }
         let (header, body) = bytes.split_at(HEADER_BYTES as usize);
-        let u32_at = |offset: usize| {
-            u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"))
-        };
-        let u64_at = |offset: usize| {
-            u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"))
-        };
         if header[..8] != MAGIC {
             return Err(DeltaError::Magic);
         }
-        if u32_at(8) != VERSION {
-            return Err(DeltaError::Version { found: u32_at(8) });
+        if u32_at(header, 8) != VERSION {
+            return Err(DeltaError::Version {
+                found: u32_at(header, 8),
+            });
         }
         for (field, offset, found, expected) in [
-            ("reserved", 12, u32_at(12).into(), 0),
-            ("first", 16, u64_at(16), entry.first),
-            ("last", 24, u64_at(24), entry.last),
-            ("added", 32, u64_at(32), entry.added),
-            ("removed", 40, u64_at(40), entry.removed),
-            ("values", 48, u64_at(48), entry.value_bytes()),
-            ("reserved", 56, u64_at(56), 0),
+            ("reserved", 12, u32_at(header, 12).into(), 0),
+            ("first", 16, u64_at(header, 16), entry.first),
+            ("last", 24, u64_at(header, 24), entry.last),
+            ("added", 32, u64_at(header, 32), entry.added),
+            ("removed", 40, u64_at(header, 40), entry.removed),
+            ("values", 48, u64_at(header, 48), entry.value_bytes()),
+            ("reserved", 56, u64_at(header, 56), 0),
         ] {
             if found != expected {
                 return Err(DeltaError::Field {
@@ -264,12 +260,11 @@ impl Delta {
         if added.iter().any(|key| removed.contains(key)) {
             return Err(DeltaError::Order { list: "removed" });
         }
-        let is_wrong = |value: &u8| *value > MAX_VALUE && *value != NO_VALUE;
-        if let Some(index) = values.iter().position(is_wrong) {
-            return Err(DeltaError::Value {
-                index,
-                found: values[index],
-            });
+        for (index, value) in values.iter().enumerate() {
+            if *value > MAX_VALUE && *value != NO_VALUE {
+                let found = *value;
+                return Err(DeltaError::Value { index, found });
+            }
         }
 
         if entry.has_values && values.iter().all(|value| *value == NO_VALUE) {

@@ -31,12 +31,10 @@ impl TryFrom<String> for AudienceName {
     type Error = NameError;
 
     fn try_from(name: String) -> Result<Self, NameError> {
-        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-        let valid_start = name
-            .bytes()
-            .next()
-            .is_some_and(|first| first.is_ascii_alphanumeric());
-        if valid_start && name.len() <= 64 && name.bytes().all(allowed) {
+        let mut bytes = name.bytes();
+        let is_plain = bytes.all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
+        let has_start = !name.is_empty() && !name.starts_with(['_', '-']);
+        if is_plain && has_start && name.len() <= 64 {
             Ok(Self(name))
         } else {
             Err(NameError(name.chars().take(80).collect()))
@@ -89,15 +87,18 @@ impl TryFrom<String> for Digest {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let digits = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        let shown: String = text.chars().take(80).collect();
-        let error = || format!("digest {shown:?}: expected 64 lower-case hex digits");
-        if text.len() != 64 || !text.bytes().all(digits) {
-            return Err(error());
+        let mut bytes = text.bytes();
+        let is_lower_hex = bytes.all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if is_lower_hex
+            && text.len() == 64
+            && let Ok(digest) = const_hex::decode_to_array(&text)
+        {
+            return Ok(Self(digest));
         }
-        const_hex::decode_to_array(&text)
-            .map(Self)
-            .map_err(|_| error())
+        let shown: String = text.chars().take(80).collect();
+        Err(format!(
+            "digest {shown:?}: expected 64 lower-case hex digits"
+        ))
     }
 }
 

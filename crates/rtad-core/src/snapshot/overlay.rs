@@ -157,26 +157,25 @@ impl Overlay {
         };
 
         // The next record may drop a delta of `next`, but not one that served filters need.
-        let is_needed = |delta: &&Arc<Delta>| next.is_ahead || next.find(delta.entry()).is_none();
-        let needed: Vec<_> = self.layers[first..]
-            .iter()
-            .filter(is_needed)
-            .cloned()
-            .collect();
+        let mut needed = Vec::new();
+        for delta in &self.layers[first..] {
+            if next.is_ahead || next.find(delta.entry()).is_none() {
+                needed.push(Arc::clone(delta));
+            }
+        }
         if is_same_publish || !self.is_ahead || needed.len() < 2 {
             return needed;
         }
-        let last = needed
-            .iter()
-            .map(|delta| delta.entry().last)
-            .max()
-            .unwrap_or_default();
+
+        let mut last = 0;
+        for delta in &needed {
+            last = last.max(delta.entry().last);
+        }
         let oldest_first = needed.iter().rev().map(|delta| &**delta);
-        let merged = BuiltDelta::merged(last, oldest_first);
-        merged
-            .map(|built| Arc::new(built.delta))
-            .into_iter()
-            .collect()
+        match BuiltDelta::merged(last, oldest_first) {
+            Some(built) => vec![Arc::new(built.delta)],
+            None => Vec::new(),
+        }
     }
 
     /// The generation that a share of the pods serves; `None` if none is staged.
@@ -215,11 +214,14 @@ impl Overlay {
     /// The value of a key that a layer names, and has as a member; `None` if no layer names it. As
     /// for the membership, the newest layer decides.
     pub fn value(&self, key: &DeviceKey) -> Option<Option<u8>> {
-        let layer = |delta: &Arc<Delta>| {
-            let is_member = delta.membership(key)?;
-            Some(delta.value(key).filter(|_| is_member))
-        };
-        self.layers.iter().find_map(layer)
+        for delta in &self.layers {
+            match delta.membership(key) {
+                Some(true) => return Some(delta.value(key)),
+                Some(false) => return Some(None),
+                None => {}
+            }
+        }
+        None
     }
 
     /// Reads the first bytes that [`Overlay::membership`] will read, as

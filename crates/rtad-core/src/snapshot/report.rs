@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Current, DeltaEntry, Manifest};
+use super::{Current, Manifest};
 use crate::clock::now_unix_seconds;
 
 /// Facts of a generation.
@@ -52,14 +52,20 @@ pub struct DeltaReport {
 impl DeltaReport {
     /// Facts of a record.
     pub fn of(current: &Current) -> Self {
-        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
+        let mut added = 0;
+        let mut removed = 0;
+        for delta in &current.deltas {
+            added += delta.added;
+            removed += delta.removed;
+        }
+
         Self {
             sequence: current.sequence,
             state: current.state.as_str(),
             expires_unix_seconds: current.expires_unix_seconds,
             deltas: current.deltas.len(),
-            added: sum(|entry| entry.added),
-            removed: sum(|entry| entry.removed),
+            added,
+            removed,
             tombstones: current.tombstones.as_ref().map_or(0, |entry| entry.removed),
             appended_unix_seconds: current.appended_unix_seconds,
         }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::filter::{FilterSpec, ShardCounts};
 use crate::memory::{Pages, Region};
-use crate::snapshot::Digest;
+use crate::snapshot::{Digest, u32_at, u64_at};
 
 /// A consumer of a chunk file's bytes, in parts of any size.
 pub trait ChunkReader: Send + 'static {
@@ -94,8 +94,9 @@ impl ChunkVerifier {
     fn verify(self) -> Result<(FilterSpec, ChunkEntry, BodyLayout), ChunkError> {
         let found = self.received;
         let expected = self.entry.size_bytes;
-        let Some(layout) = self.layout.filter(|_| found == expected) else {
-            return Err(ChunkError::Length { found, expected });
+        let layout = match self.layout {
+            Some(layout) if found == expected => layout,
+            _ => return Err(ChunkError::Length { found, expected }),
         };
         let found = Digest::finish(self.hasher);
         let expected = self.entry.digest;
@@ -107,17 +108,13 @@ impl ChunkVerifier {
 
     fn check_prefix(&self) -> Result<BodyLayout, ChunkError> {
         let header = &self.prefix;
-        let u32_at = |offset: usize| {
-            u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"))
-        };
-        let u64_at = |offset: usize| {
-            u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"))
-        };
         if header[..8] != MAGIC {
             return Err(ChunkError::Magic);
         }
-        if u32_at(8) != VERSION {
-            return Err(ChunkError::Version { found: u32_at(8) });
+        if u32_at(header, 8) != VERSION {
+            return Err(ChunkError::Version {
+                found: u32_at(header, 8),
+            });
         }
         let check = |field, offset, found: u64, expected: u64| {
             if found == expected {
@@ -138,43 +135,48 @@ impl ChunkVerifier {
         check(
             "filter kind",
             12,
-            u32_at(12).into(),
+            u32_at(header, 12).into(),
             kind_number(spec.kind()).into(),
         )?;
 
-        check("hashes", 16, u32_at(16).into(), spec.hashes().into())?;
+        check(
+            "hashes",
+            16,
+            u32_at(header, 16).into(),
+            spec.hashes().into(),
+        )?;
         check(
             "millibits per key",
             20,
-            u32_at(20).into(),
+            u32_at(header, 20).into(),
             spec.millibits_per_key().into(),
         )?;
 
         check(
             "first shard",
             24,
-            u32_at(24).into(),
+            u32_at(header, 24).into(),
             entry.first_shard.into(),
         )?;
 
         check(
             "shard count",
             28,
-            u32_at(28).into(),
+            u32_at(header, 28).into(),
             entry.shard_count.into(),
         )?;
 
-        check("keys", 32, u64_at(32), entry.keys)?;
-        check("body bytes", 40, u64_at(40), body_bytes)?;
+        check("keys", 32, u64_at(header, 32), entry.keys)?;
+        check("body bytes", 40, u64_at(header, 40), body_bytes)?;
         check(
             "value bits",
             48,
-            u32_at(48).into(),
+            u32_at(header, 48).into(),
             spec.value_bits().into(),
         )?;
 
-        check("reserved", 52, u32_at(52).into(), 0)?;
-        check("reserved", 56, u64_at(56), 0)?;
+        check("reserved", 52, u32_at(header, 52).into(), 0)?;
+        check("reserved", 56, u64_at(header, 56), 0)?;
         let shard_count = entry.shard_count as usize;
         let counts_end = HEADER_BYTES + 4 * count_arrays(spec.kind()) * shard_count;
         for (index, byte) in header[counts_end..].iter().enumerate() {

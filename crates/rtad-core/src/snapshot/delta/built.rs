@@ -46,23 +46,25 @@ impl BuiltDelta {
         added: &[(DeviceKey, Option<u8>)],
         removed: Vec<DeviceKey>,
     ) -> Option<Self> {
-        let byte = |value: Option<u8>| {
-            assert!(
-                value.is_none_or(|value| value <= MAX_VALUE),
-                "a value is at most 15"
-            );
-            value.unwrap_or(NO_VALUE)
-        };
-
         let has_values = added.iter().any(|(_, value)| value.is_some());
-        let values = added
-            .iter()
-            .filter(|_| has_values)
-            .map(|(_, value)| byte(*value))
-            .collect();
-        let keys = SortedKeys::new(added.iter().map(|(key, _)| *key).collect());
-        let added = (keys.expect("members are sorted"), values);
-        Self::of(first, last, added, SortedKeys::sort(removed))
+        let mut keys = Vec::with_capacity(added.len());
+        let mut values = Vec::new();
+        for (key, value) in added {
+            keys.push(*key);
+            if has_values {
+                let is_valid = value.is_none_or(|value| value <= MAX_VALUE);
+                assert!(is_valid, "a value is at most 15");
+                values.push(value.unwrap_or(NO_VALUE));
+            }
+        }
+
+        let keys = SortedKeys::new(keys).expect("members are sorted");
+        Self::of(
+            first,
+            last,
+            (keys, values.into()),
+            SortedKeys::sort(removed),
+        )
     }
 
     fn of(
