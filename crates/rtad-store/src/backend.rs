@@ -19,7 +19,7 @@ use super::layout::{CAPS, WINDOWS};
 use super::remote;
 use super::url::Location;
 use clock::StoreClock;
-pub(crate) use create::{Created, Uncontested};
+pub(crate) use create::Created;
 use rtad_core::snapshot::AudienceName;
 
 /// A directory, or a client of an object store.

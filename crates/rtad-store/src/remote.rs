@@ -29,6 +29,8 @@ use object_store::prefix::PrefixStore;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use reqwest::redirect;
 
+pub use forbid::Uncontested;
+
 use super::client::InspectingClient;
 use super::url::BucketKind;
 

@@ -12,17 +12,13 @@ use object_store::{Error, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 use super::Backend;
 use super::clock::StoreClock;
 use crate::error::StoreError;
+use crate::remote::Uncontested;
 
 /// Puts of an object that the server refuses to create although it does not exist: another put of
 /// it is under way, and may fail.
 const MAX_PUTS: u32 = 4;
 /// Pause before the second put; doubled before each further one.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// A mark in the options of a create: all writers of the object put the same bytes, so that it does
-/// not matter whose they are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Uncontested;
 
 /// The object of a create.
 #[derive(Debug, PartialEq, Eq)]

@@ -16,7 +16,10 @@ use object_store::{
     PutResult, Result,
 };
 
-use crate::backend::Uncontested;
+/// A mark in the options of a create: all writers of the object put the same bytes, so that it does
+/// not matter whose they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Uncontested;
 
 /// The bucket. It knows [`PutMode::Create`], not [`PutMode::Update`].
 #[derive(Debug)]
