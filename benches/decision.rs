@@ -16,7 +16,7 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use rtad::cap::Cap;
 use rtad::catalog::{Audience, Catalog, CatalogParts, RequestKeys, Serving};
@@ -34,6 +34,7 @@ use rtad_core::snapshot::{
     GenerationFacts, ManifestBuilder, Overlay, Snapshot, shards_per_chunk,
 };
 use testkit::random::{key, mix};
+use tokio::time::Instant;
 
 /// Decisions per figure; each figure is the best of three rounds.
 const DECISIONS: u64 = 2_000_000;

@@ -16,7 +16,6 @@ pub mod memory;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -36,6 +35,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     BuiltChunk, ChunkDecoder, ChunkReader, GenerationFacts, ManifestBuilder, Snapshot,
 };
+use tokio::time::Instant;
 
 /// The IMEI of the published examples: the only known device.
 const KNOWN: &[u8] = b"868049039501257";

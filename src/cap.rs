@@ -29,7 +29,7 @@ mod grants;
 mod keeper;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -37,6 +37,7 @@ use rtad_core::cap::{CapSeed, CapTable, Counted, Sought};
 use rtad_core::device::DeviceKey;
 use rtad_core::period::{Calendar, Period};
 use rtad_core::random;
+use tokio::time::Instant;
 
 pub use grants::GrantState;
 use grants::Grants;

@@ -13,12 +13,13 @@ mod decide;
 mod strategies;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{AudienceName, Snapshot};
+use tokio::time::Instant;
 
 pub use decide::{IdResult, RequestKeys};
 pub use strategies::{ServedCaps, ServedExperiments};

@@ -18,7 +18,7 @@ mod threads;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rtad_core::device::KeyMaker;
 use rtad_http::connections::{Connections, RouterService};
@@ -32,6 +32,7 @@ use rtad_http::workers::Workers;
 use rtad_store::write::StoreWriter;
 use rtad_store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 pub use assemble::Assembly;
 pub use error::StartError;

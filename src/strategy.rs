@@ -17,10 +17,12 @@ mod value;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
+use rtad_core::clock;
 use rtad_core::schedule::Schedule;
 use strum::VariantArray as _;
+use tokio::time::Instant;
 
 pub use experiment::{
     Assignment, Assignments, Bucket, Experiment, HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET,
@@ -382,7 +384,7 @@ impl Scheduled {
             state: Arc::new(state),
         };
 
-        scheduled.follow(SystemTime::now(), Instant::now());
+        scheduled.follow(clock::now(), Instant::now());
         scheduled
     }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use arrayvec::ArrayVec;
 use bytes::Bytes;
@@ -29,6 +29,7 @@ use rtad_core::snapshot::Snapshot;
 use rtad_log::Raw;
 use testkit::platform::{OCEAN_REQUEST, TENCENT_REQUEST};
 use testkit::store::{Spec, snapshot};
+use tokio::time::Instant;
 
 const MEMBERS: [(IdKind, &str); 3] = [
     (IdKind::Md5, "5f93f983524def3dca464469d2cf9f3e"),

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::routing::post;
 use bytes::Bytes;
@@ -41,6 +41,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::GenerationFacts;
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
+use tokio::time::Instant;
 
 const REQUESTS: usize = 1_000_000;
 const ROUNDS: usize = 5;

@@ -1,8 +1,9 @@
 //! Demand of a cap on a pod: the rate of new devices, and the block that it needs.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rtad_core::cap::CapTable;
+use tokio::time::Instant;
 
 /// Interval of the polls of the counts.
 pub const TICK: Duration = Duration::from_millis(250);

@@ -15,17 +15,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use rtad_core::clock;
 use rtad_core::error_chain::error_chain;
 use rtad_core::period::{Period, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Quota, StoreWriter};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::demand::{Demand, Need, TICK};
 use super::{Cap, PeriodTable};
@@ -410,7 +412,7 @@ impl Granter {
     async fn settle_one(&self, cap: &Arc<Cap>) -> bool {
         let mut is_settled = true;
         for held in Held::of(std::slice::from_ref(cap)) {
-            let is_over = held.period_table.period.end < SystemTime::now();
+            let is_over = held.period_table.period.end < clock::now();
             is_settled &= self.give_back_once(&held).await || is_over;
         }
         is_settled
@@ -458,7 +460,7 @@ impl Account {
 /// Removes the records of periods that ended long before one that has begun. Without the permission
 /// they stay, until a rule of the bucket removes them.
 async fn remove_ended(store: StoreWriter, cap: AudienceName, begun: String) {
-    let removal = Quota::remove_ended(&store, &cap, &begun, SystemTime::now(), has_ended);
+    let removal = Quota::remove_ended(&store, &cap, &begun, clock::now(), has_ended);
     let removed: Result<usize, String> = match tokio::time::timeout(REMOVAL_TIME, removal).await {
         Ok(removed) => removed.map_err(|error: StoreError| error_chain(&error)),
         Err(_) => Err(format!("no end in {REMOVAL_TIME:?}")),

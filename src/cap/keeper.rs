@@ -1,10 +1,12 @@
 //! The caps of a pod: kept over reloads, and served by a background task.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use rtad_core::clock;
 use rtad_store::write::StoreWriter;
+use tokio::time::Instant;
 
 use super::demand::TICK;
 use super::grants::{FAILURE_PAUSE, GrantState, Granter};
@@ -36,7 +38,7 @@ impl Caps {
     /// The caps of these configurations. A cap that is served with the same periods keeps its
     /// counts. Allocates their tables. Call from one thread.
     pub fn serve(&self, configs: &[CapConfig]) -> Vec<Arc<Cap>> {
-        let wall = SystemTime::now();
+        let wall = clock::now();
         let now = Instant::now();
         let old = self.served.lock().clone();
         let mut caps = Vec::new();
@@ -106,7 +108,7 @@ impl Caps {
         let clock = async {
             loop {
                 tokio::time::sleep(FOLLOW_INTERVAL).await;
-                self.follow(SystemTime::now(), Instant::now());
+                self.follow(clock::now(), Instant::now());
             }
         };
         tokio::join!(grants, clock);

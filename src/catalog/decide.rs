@@ -2,7 +2,7 @@
 //! verdicts count.
 
 use std::borrow::Cow;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use super::{Catalog, ServedPlatform};
 use crate::platform::api::NamedDecision;
@@ -14,6 +14,7 @@ use crate::strategy::{
     Units,
 };
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
+use tokio::time::Instant;
 
 /// Keys of one request, within the limits of ids. Used by serving and by `explain`.
 #[derive(Debug, Clone)]

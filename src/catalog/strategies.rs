@@ -1,9 +1,10 @@
 //! The strategies that a pod serves: their counters, their experiments and their caps.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rtad_core::device::{DeviceKey, IdKind};
+use tokio::time::Instant;
 
 use super::Audience;
 use crate::cap::{Cap, CapTables};

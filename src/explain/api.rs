@@ -1,12 +1,12 @@
 //! Decisions about a captured request to `/v1/decide`, and its answer.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use rtad_core::device::{DeviceKey, IdField, Unusable};
 use rtad_http::body::has_encoding;
 use rtad_http::problem::Problem;
 use rtad_http::request_error::RequestError;
+use tokio::time::Instant;
 
 use super::capture::{Captured, Outcome, access_by_headers};
 use super::explainer::Explainer;

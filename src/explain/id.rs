@@ -3,9 +3,10 @@
 //! The kind of an id is often unknown. The id is read as every kind that accepts it; kinds that
 //! yield the same key are one reading. Nothing is counted or logged.
 
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::explainer::Explainer;
 use super::parts::{ExplainedDevice, canonical, explain_audience, explain_strategies};

@@ -1,7 +1,7 @@
 //! Decisions about a captured request of a platform, and its answer.
 
 use std::collections::BTreeSet;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use super::capture::{Captured, Outcome, access_by_headers};
 use super::explainer::Explainer;
@@ -11,6 +11,7 @@ use super::trace::Trace;
 use crate::catalog::Catalog;
 use crate::platform::{Admission, Failure, MAX_IDS, Platform, Purpose, Read, ReadError, Verdicts};
 use crate::strategy::Strategy;
+use tokio::time::Instant;
 
 /// Decides about a captured request as the platform's route does, and counts nothing.
 pub fn decide(explainer: &Explainer<'_>, platform: &Platform, captured: &Captured<'_>) -> Outcome {

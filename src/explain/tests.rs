@@ -6,12 +6,13 @@ mod requests;
 mod strategies;
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use prost::Message as _;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::input::Encoding;
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use rtad_http::request_error::RequestError;
 use rtad_http::room::{BodyRoom, Share};
 use serde::Serialize;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::gauges::Gauges;
 use crate::catalog::{Catalog, Serving};

@@ -44,7 +44,7 @@ use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -66,6 +66,7 @@ use rtad_http::request_error::RequestError;
 use rtad_http::room::{BodyPermit, BodyRoom, Share};
 use rtad_log::Raw;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::catalog::{Catalog, Serving};
 use crate::log::{DecidedRead, LogTap, LoggedAnswer};

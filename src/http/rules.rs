@@ -1,12 +1,10 @@
 //! Rules of the strategies in `GET /v1/status`, in words.
 
-use std::time::SystemTime;
-
 use serde::Serialize;
 
 use crate::catalog::Catalog;
 use crate::strategy::{BidValue, Strategy, Tiers};
-use rtad_core::clock::unix_seconds;
+use rtad_core::clock::{self, unix_seconds};
 
 /// A strategy's rule.
 #[derive(Serialize)]
@@ -62,7 +60,7 @@ fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
     }
     let schedule = strategy.schedule.as_ref().map(|schedule| ScheduleStatus {
         holds: schedule.holds(),
-        next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
+        next_change_unix_seconds: schedule.next_change(clock::now()).map(unix_seconds),
     });
     let when = strategy.rule.as_ref().map(|rule| {
         rule.to_text(

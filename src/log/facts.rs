@@ -1,7 +1,6 @@
 //! A request and its verdicts as facts of the log.
 
 use std::fmt::Write as _;
-use std::time::Instant;
 
 use rtad_log::row::{
     AskedIds, AudienceFacts, DecisionFacts, ExperimentFacts, UnnamedDevice, UnnamedFacts,
@@ -11,6 +10,7 @@ use rtad_log::{
     LookedUpIds,
 };
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use crate::catalog::{Audience, Catalog, RequestKeys};
 use crate::platform::{AskedList, Digits, Read, Value};

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rtad_log::row::{encode_end, encode_facts};
 use rtad_log::{Raw, RowEnd};
 use rtrb::Producer;
+use tokio::time::Instant;
 
 use super::facts::{Decided, LoggedRequest, Numbers, facts};
 use super::key::{LogKey, threshold};

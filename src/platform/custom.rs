@@ -35,6 +35,7 @@ use std::time::{Duration, SystemTime};
 use arrayvec::ArrayVec;
 use bytes::Bytes;
 use prost_reflect::MessageDescriptor;
+use rtad_core::clock;
 
 use self::codes::CodeCase;
 use self::plan::{Planner, RequestPlan};
@@ -282,7 +283,7 @@ impl Adapter for Custom {
 
     fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {
         self.read_at(request, read, || {
-            SystemTime::now()
+            clock::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default()
         })

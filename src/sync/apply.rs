@@ -260,6 +260,7 @@ impl Syncer {
             }
         };
         let loaded = tokio::select! {
+            biased;
             loaded = load => loaded.map(Some),
             () = self.follow(name, &shared, progress) => Ok(None),
         };

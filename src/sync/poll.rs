@@ -10,9 +10,10 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio::time::Instant;
 
 use super::apply::Polled;
 use super::error::SyncError;

@@ -80,6 +80,7 @@ impl Syncer {
         self.start_polling(&mut tasks, &mut polled);
         loop {
             tokio::select! {
+                biased;
                 Some(ended) = tasks.join_next() => {
                     if ended.is_err_and(|error| error.is_panic()) {
                         tracing::error!("a sync task panicked: the store is polled no more");
@@ -171,6 +172,7 @@ impl Syncer {
             let interval = self.settings().poll_interval;
             let delay = self.progress_of(name).lock().await.pace.delay(interval);
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(delay) => return,
                 () = repolled => {}
             }

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::load::Loader;
@@ -20,7 +21,7 @@ use crate::catalog::{ApiAccess, Audience, Catalog, CatalogParts, Serving};
 use crate::config::{CapConfig, SwapMode};
 use crate::platform::Platform;
 use crate::strategy::{Experiment, Strategy};
-use rtad_core::clock::now_unix_seconds;
+use rtad_core::clock::{self, now_unix_seconds};
 use rtad_core::headroom::Headroom;
 use rtad_core::snapshot::{AudienceName, Snapshot, StagePlace};
 
@@ -251,7 +252,7 @@ impl Syncer {
     pub(super) fn follow_time(&self) {
         let catalog = self.serving.load();
         for strategy in catalog.strategies() {
-            strategy.follow_schedule(SystemTime::now(), Instant::now());
+            strategy.follow_schedule(clock::now(), Instant::now());
         }
         let now = now_unix_seconds();
         let is_outdated =

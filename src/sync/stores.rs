@@ -6,9 +6,10 @@
 //! it failed. A mirror that lags is safe: no reader goes back to an older record.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{

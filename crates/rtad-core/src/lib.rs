@@ -3,7 +3,7 @@
 //! | module | job |
 //! |---|---|
 //! | [`error_chain`] | messages of an error and its causes in one line |
-//! | [`clock`] | Unix time |
+//! | [`clock`] | clocks of the process, Unix time |
 //! | [`random`] | random numbers |
 //! | [`backoff`] | time between attempts |
 //! | [`hash`] | mixing step of keyed hashes |

@@ -1,13 +1,13 @@
 //! `POST /v1/decide`: decisions of strategies about a device.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{Request, State};
 use rtad_http::body::has_encoding;
 use rtad_http::request_error::RequestError;
 use rtad_http::room::Share;
 use rtad_log::Raw;
+use tokio::time::Instant;
 
 use super::{AnswerBody, App};
 use crate::catalog::RequestKeys;

@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::layout::{audience_path, record_path};
 use crate::records::{Numbered, Records};
 use crate::trust::Trust;
+use rtad_core::clock;
 use rtad_core::snapshot::{AudienceName, Current, ManifestError};
 
 /// Time between checks that a record, once read, is still in the store.
@@ -65,7 +66,7 @@ impl Live {
         Ok(Self {
             current,
             object: object.into(),
-            seen: SystemTime::now(),
+            seen: clock::now(),
         })
     }
 
@@ -82,7 +83,9 @@ impl Live {
 
     fn is_younger(&self, limit: Duration) -> bool {
         // Not after the clock was set back.
-        self.seen.elapsed().is_ok_and(|age| age < limit)
+        clock::now()
+            .duration_since(self.seen)
+            .is_ok_and(|age| age < limit)
     }
 
     /// Lets time pass since the record was read.
@@ -184,7 +187,7 @@ impl Store {
         }
         match records.read(number).await? {
             Some(found) if *found.bytes == *last.object => Ok(Some(Live {
-                seen: SystemTime::now(),
+                seen: clock::now(),
                 ..last.clone()
             })),
             Some(other) => self.parsed(audience, Some(other)).await,

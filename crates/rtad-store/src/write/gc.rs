@@ -43,6 +43,7 @@ use crate::layout::{
     is_manifest_name, is_probe_name, manifest_name, manifests_path, record_number, records_path,
 };
 use crate::read::{Live, Store, has_signature};
+use rtad_core::clock;
 use rtad_core::snapshot::{AudienceName, Current, GenerationEntry, MAX_KEPT_GENERATIONS};
 
 /// Default of a gc's least age of files. Publishes rely on it: see `write/chunks.rs`.
@@ -109,7 +110,7 @@ impl StoreWriter {
         }
         let newest = live.current.sequence;
         let now = if dry_run {
-            SystemTime::now()
+            clock::now()
         } else {
             store.records(audience).store_time(newest).await?
         };
