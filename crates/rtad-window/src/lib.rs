@@ -17,7 +17,7 @@
 //! | `disk` | writes and syncs of files |
 //! | `state_dir` | the directory of an owner, locked |
 //! | `local_log` | groups that the store does not have yet |
-//! | `uptime` | the clock of staleness |
+//! | `uptime` | the clocks of staleness |
 //! | `take_over` | the segment that makes a process the owner |
 //! | `table_copy` | a copy of the table beside traffic |
 //! | `queue` | requests that wait for the engine |
@@ -69,7 +69,7 @@ pub use spec::{Format, LOAD, SpecError, WindowSpec};
 pub use state_dir::StateDir;
 pub use table_copy::{TableCopy, TableError};
 pub use take_over::{Durability, TakeOver};
-pub use uptime::uptime;
+pub use uptime::MachineTime;
 pub use window::{Seen, Window, WindowStats};
 
 /// Device key, or md5 of any other text.

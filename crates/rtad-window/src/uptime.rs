@@ -25,6 +25,13 @@ impl MachineTime {
         }
     }
 
+    /// Time since an earlier reading, by the clock that went further.
+    pub fn since(self, earlier: Self) -> Duration {
+        let wall_seconds = self.wall_seconds.saturating_sub(earlier.wall_seconds);
+        let up = self.up.saturating_sub(earlier.up);
+        up.max(Duration::from_secs(wall_seconds))
+    }
+
     /// By how many seconds the wall clock is ahead of the other one.
     pub const fn wall_ahead(self) -> i64 {
         self.wall_seconds as i64 - self.up.as_secs() as i64

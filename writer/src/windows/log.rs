@@ -3,7 +3,7 @@
 //! Segments are removed some time after a table has replaced them. So a missing segment n + 1 shows
 //! that n is the newest only if n was known to be the newest a short time ago, and so does a segment
 //! n + 1 that was created. After a longer time, such as that of a process which was stopped, the
-//! segments are listed.
+//! segments are listed. A virtual machine that was suspended knows of it once its wall clock is set.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use rtad_core::error_chain::error_chain;
 use rtad_store::StoreError;
 use rtad_store::write::{MIN_SEGMENT_AGE, WindowFolder};
-use rtad_window::uptime;
+use rtad_window::MachineTime;
 
 /// Time of one request for a segment, and more for each MiB: a connection that hangs must not hide
 /// the owner, nor its loss. The same bytes are sent again.
@@ -24,8 +24,8 @@ pub struct WindowLog {
     folder: WindowFolder,
     /// Number of the newest segment that this process has; 0 before the first.
     newest: u64,
-    /// When no later one was there, by [`uptime`].
-    known_at: Duration,
+    /// When no later one was there.
+    known_at: MachineTime,
 }
 
 /// Answer to the question for the next segment.
@@ -41,7 +41,7 @@ pub enum Next {
 
 impl WindowLog {
     /// The log up to a segment, which was the newest at a time.
-    pub const fn new(folder: WindowFolder, newest: u64, known_at: Duration) -> Self {
+    pub const fn new(folder: WindowFolder, newest: u64, known_at: MachineTime) -> Self {
         Self {
             folder,
             newest,
@@ -64,7 +64,7 @@ impl WindowLog {
     ///
     /// A store error.
     pub async fn next(&mut self) -> Result<Next, StoreError> {
-        let asked_at = uptime();
+        let asked_at = MachineTime::now();
         let path = self.folder.segment(self.newest + 1);
         let read = timeout(3 * ATTEMPT, self.folder.read(self.newest + 1));
         let Ok(read) = read.await else {
@@ -92,7 +92,7 @@ impl WindowLog {
     /// A store error, after which the segment may still appear: a call with the same bytes finds
     /// out.
     pub async fn create(&mut self, bytes: Bytes) -> Result<bool, StoreError> {
-        let asked_at = uptime();
+        let asked_at = MachineTime::now();
         let number = self.newest + 1;
         let mebibytes = u32::try_from(bytes.len() >> 20).unwrap_or(u32::MAX);
         let time = ATTEMPT + mebibytes * Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl WindowLog {
     /// Whether there are segments after one that is missing, or was created.
     async fn has_later(&self, number: u64) -> Result<bool, StoreError> {
         // Half of it, as the store's clock may differ.
-        if uptime().saturating_sub(self.known_at) < MIN_SEGMENT_AGE / 2 {
+        if MachineTime::now().since(self.known_at) < MIN_SEGMENT_AGE / 2 {
             return Ok(false);
         }
         Ok(self.folder.segments().await?.last() > Some(&number))

@@ -16,8 +16,8 @@ use rtad_core::backoff::Backoff;
 use rtad_store::StoreError;
 use rtad_store::write::{TableReader, WindowFolder};
 use rtad_window::{
-    Durability, OpenError, Replica, Settings, Shape, StartedWindow, TAKE_OVER_AFTER, TakeOver,
-    WindowHandle, uptime,
+    Durability, MachineTime, OpenError, Replica, Settings, Shape, StartedWindow, TAKE_OVER_AFTER,
+    TakeOver, WindowHandle,
 };
 
 use super::log::{Next, WindowLog};
@@ -160,9 +160,9 @@ impl Standby {
 
     /// As a process that was stopped for long.
     #[cfg(test)]
-    fn forget_time(&mut self) {
+    fn set_known_at(&mut self, known_at: MachineTime) {
         let followed = self.followed.as_mut().unwrap();
-        followed.log = WindowLog::new(self.folder.clone(), followed.log.newest(), Duration::ZERO);
+        followed.log = WindowLog::new(self.folder.clone(), followed.log.newest(), known_at);
     }
 
     #[cfg(test)]
@@ -180,7 +180,7 @@ impl Standby {
 
     /// Reads the newest table and the segments after it; `None` if some are removed meanwhile.
     async fn load(&mut self) -> Result<Option<Followed>, StandbyError> {
-        let known_at = uptime();
+        let known_at = MachineTime::now();
         let table = self.folder.newest_table().await?;
         let segments = self.folder.segments().await?;
         let first = table.unwrap_or(1);

@@ -195,11 +195,18 @@ async fn standby_that_was_away_for_long_starts_over_from_the_table() {
         std::fs::remove_file(folder.path().join(name)).unwrap();
     }
 
-    for standby in [&mut away, &mut also_away] {
-        standby.forget_time();
-    }
+    let now = MachineTime::now();
+    also_away.set_known_at(MachineTime {
+        up: Duration::ZERO,
+        ..now
+    });
     let stale = also_away.take_over().await.unwrap();
     assert!(stale.is_none(), "its segment was there, and is removed");
+    // A virtual machine that was suspended with its uptime, and whose wall clock was set.
+    away.set_known_at(MachineTime {
+        wall_seconds: now.wall_seconds - 3600,
+        ..now
+    });
     catch_up(&mut away).await;
     assert_eq!(away.newest(), owner.window.handle.state().created);
 }
