@@ -58,6 +58,7 @@ LONG = {
     "LEDGER_SCHEDULES": "3000",
     "MUTANTS": "1000000",
     "OWNER_KILLS": "15",
+    "OWNER_STOPS": "5",
     "RACES": "400",
 }
 
