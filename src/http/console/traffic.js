@@ -30,7 +30,7 @@ const SCALE = {
 let past = [];
 let panels;
 let body;
-/** The fixed color of each route. */
+/** The fixed color of each route with requests. */
 const colors = new Map();
 
 /** Clears the charts, as the counters were reset. */
@@ -45,10 +45,12 @@ export const routeName = (route) => {
 
 /** The routes with requests, rtad's own first. */
 function routesOf(reading) {
-  const all = reading.of(`${DURATION}_count`);
-  for (const { labels } of all)
-    if (!colors.has(labels.route)) colors.set(labels.route, `s${colors.size % COLORS}`);
-  return all.filter(({ value }) => value > 0).map(({ labels }) => labels.route);
+  const asked = reading.of(`${DURATION}_count`).filter(({ value }) => value > 0);
+  const routes = asked.map(({ labels }) => labels.route);
+  // Routes without requests take none of the few colors.
+  for (const route of routes)
+    if (!colors.has(route)) colors.set(route, `s${colors.size % COLORS}`);
+  return routes;
 }
 
 function build() {

@@ -30,6 +30,9 @@ class TestShows(Console):
         expect(rule.nth(1)).to_have_text(re.compile(r"[1-9]\d*%"))
         expect(rule.nth(2)).to_have_text(re.compile(r"^non-member [1-9]\d*%$"))
         expect(rule.nth(3)).to_have_text(re.compile(r"^member [1-9]\d*%$"))
+        keys = page.locator("#panels .legend").first.locator(".key")
+        colors = keys.evaluate_all("keys => keys.map((key) => getComputedStyle(key).background)")
+        assert len(set(colors)) == len(colors) > 2
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
         self.wait_for(lambda: page.evaluate(drawn) > points)
@@ -557,6 +560,9 @@ class TestEverybody(Console):
         page.evaluate(
             "window.announced = 0; new MutationObserver(() => window.announced++).observe(document.getElementById('announce'), { childList: true, subtree: true })"
         )
+        keys = page.locator("#panels .legend").first.locator(".key")
+        colors = keys.evaluate_all("keys => keys.map((key) => getComputedStyle(key).background)")
+        assert len(set(colors)) == len(colors) > 2
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
         self.wait_for(lambda: page.evaluate(drawn) > points + 2)
