@@ -286,6 +286,7 @@ impl Windows {
             tokio::time::sleep(LAST_CHANGES).await;
         };
         let is_complete = tokio::select! {
+            biased;
             () = last_changes => true,
             () = deadline => false,
         };
@@ -325,6 +326,7 @@ impl Windows {
         failures.resize_with(standbys.len(), FailureLog::default);
         while !standbys.is_empty() && !self.is_draining.load(Ordering::Relaxed) {
             let caught_up = tokio::select! {
+                biased;
                 caught_up = join_all(standbys.iter_mut().map(Standby::catch_up)) => caught_up,
                 // A large window may take minutes.
                 _ = stop.changed() => return Ok(()),
@@ -342,6 +344,7 @@ impl Windows {
                 return Ok(());
             }
             tokio::select! {
+                biased;
                 _ = stop.changed() => {}
                 () = tokio::time::sleep(POLL) => {}
             }

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use rtad_core::clock::uptime;
 use rtad_core::random;
 
 use crate::error::OpenError;
@@ -15,7 +16,6 @@ use crate::local_log::{TailLog, drop_tail, read_tail};
 use crate::replica::Replica;
 use crate::segment::{SegmentHead, mark};
 use crate::state_dir::StateDir;
-use crate::uptime::uptime;
 
 /// When an event is safe.
 pub enum Durability {

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rtad_core::clock::now_unix_seconds;
-use rustix::time::{ClockId, clock_gettime};
+use rtad_core::clock::{now_unix_seconds, uptime};
 
 /// A reading of the machine's clocks.
 #[derive(Debug, Clone, Copy)]
@@ -40,14 +39,3 @@ impl MachineTime {
 
 /// The clocks; tests have their own.
 pub type MachineClock = Arc<dyn Fn() -> MachineTime + Send + Sync>;
-
-/// Time since the start of the machine.
-pub fn uptime() -> Duration {
-    #[cfg(target_os = "linux")]
-    const CLOCK: ClockId = ClockId::Boottime;
-    // Elsewhere it stands still while the machine sleeps.
-    #[cfg(not(target_os = "linux"))]
-    const CLOCK: ClockId = ClockId::Monotonic;
-    let time = clock_gettime(CLOCK);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use rtad_core::clock;
 use rtad_core::period::{Calendar, Period};
 use rtad_core::snapshot::AudienceName;
 use rtad_window::Now;
@@ -107,12 +108,7 @@ impl Clock {
     /// Starts a clock at the time of the wall clock. A window whose files are of a later tick
     /// stays at that one until the clock has reached it.
     pub fn start(window: &AudienceName, length: &Length) -> Self {
-        Self::start_at(
-            window,
-            length,
-            since_epoch(SystemTime::now()),
-            Instant::now(),
-        )
+        Self::start_at(window, length, since_epoch(clock::now()), Instant::now())
     }
 
     fn start_at(window: &AudienceName, length: &Length, now: Duration, read_at: Instant) -> Self {
@@ -132,7 +128,7 @@ impl Clock {
 
     /// A reading for the window's engine.
     pub fn now(&self) -> Now {
-        self.now_at(since_epoch(SystemTime::now()), Instant::now())
+        self.now_at(since_epoch(clock::now()), Instant::now())
     }
 
     fn now_at(&self, wall: Duration, at: Instant) -> Now {
@@ -166,7 +162,7 @@ impl Clock {
 
     /// The tick of an event, by the wall clock.
     pub fn tick_of(&self, event: SystemTime) -> u64 {
-        self.tick_of_at(event, since_epoch(SystemTime::now()), Instant::now())
+        self.tick_of_at(event, since_epoch(clock::now()), Instant::now())
     }
 
     fn tick_of_at(&self, event: SystemTime, wall: Duration, at: Instant) -> u64 {

@@ -123,6 +123,7 @@ impl Follower {
             let is_stopping = *stop.borrow();
             if !is_stopping {
                 tokio::select! {
+                    biased;
                     () = self.reports.wake.notified() => {}
                     _ = stop.changed() => continue,
                     () = tokio::time::sleep(self.times.retry) => {}
@@ -237,6 +238,7 @@ impl Follower {
         let mut write = std::pin::pin!(write);
         loop {
             tokio::select! {
+                biased;
                 written = &mut write => return written,
                 () = tokio::time::sleep(self.times.retry) => self.update_lag(),
             }
