@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use object_store::path::Path;
-use rtad_core::random;
+use rtad_core::{clock, random};
 use tokio::time::Instant;
 
 use super::{Backend, Directory};
@@ -45,8 +45,8 @@ impl Backend {
     pub(crate) async fn now(&self, path: &Path) -> Result<SystemTime, StoreError> {
         match self {
             Self::Objects { conditions, .. } => {
-                let clock = conditions.get();
-                Ok(clock.map_or_else(SystemTime::now, StoreClock::now))
+                let store_clock = conditions.get();
+                Ok(store_clock.map_or_else(clock::now, StoreClock::now))
             }
             Self::Directory(Directory { root, .. }) => {
                 let unfinished = root.join(format!("{path}#{}", random::number()));
