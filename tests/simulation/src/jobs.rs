@@ -28,6 +28,8 @@ pub struct Job {
     pub client: Client,
     pub ledger: Arc<Ledger>,
     pub random: Random,
+    /// Whether it must end soon.
+    pub is_urgent: bool,
 }
 
 impl Job {
@@ -67,7 +69,7 @@ impl Job {
     /// The loader: builds every few hours, and what operators do between them.
     pub async fn load(mut self) {
         loop {
-            let result = match self.random.below(12) {
+            let result = match self.random.below(10) {
                 0..=4 => self.build(None).await,
                 5 => {
                     let share = self.random.between(1, 999_999) as u32;
@@ -76,8 +78,7 @@ impl Job {
                 6 => self.promote().await,
                 7 => self.drop_stage().await,
                 8 => self.roll_back().await,
-                9 => self.disable().await,
-                _ => self.collect().await,
+                _ => self.disable().await,
             };
             let said = match result {
                 Ok(what) => what,
@@ -86,6 +87,18 @@ impl Job {
             self.say(&said);
             self.client.set_work(None);
             self.pause(60, 4 * 3600).await;
+        }
+    }
+
+    /// A gc that runs beside the loader.
+    pub async fn collect_garbage(mut self) {
+        loop {
+            self.pause(60, 3 * 3600).await;
+            let said = match self.collect().await {
+                Ok(what) => what,
+                Err(error) => format!("failed: {error}"),
+            };
+            self.say(&said);
         }
     }
 
@@ -100,6 +113,8 @@ impl Job {
         let through = base.current().map_or(0, |current| current.sequence);
         let input = self.random.number() as Keys & ALL;
         let keys = self.with_deltas(&writer, &base, input).await?;
+        // Hours between a chunk and its record, as of a large list.
+        let is_slow = !self.is_urgent && self.random.is_one_of(4);
         // The first generation cannot be staged.
         let stage = stage.filter(|_| base.current().is_some_and(|it| it.state != State::Deleted));
         let intent = self.begin(Intent::Publish { keys, through });
@@ -122,6 +137,9 @@ impl Job {
             let chunk = BuiltChunk::build(&spec, run);
             builder.add(&chunk);
             publication.put_chunk(chunk).await?;
+            if is_slow {
+                self.pause(60, 3600).await;
+            }
         }
         let manifest = builder.finish(audience(), facts).expect("a manifest");
         let Published { current, .. } = match stage {

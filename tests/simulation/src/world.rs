@@ -104,7 +104,7 @@ struct RunningJob {
 }
 
 /// The jobs of the world.
-const JOBS: [&str; 4] = ["loader", "writer-1", "writer-2", "mirrorer"];
+const JOBS: [&str; 5] = ["loader", "collector", "writer-1", "writer-2", "mirrorer"];
 
 impl World {
     fn new(seed: u64, keeps_trace: bool) -> Self {
@@ -167,6 +167,7 @@ impl World {
         let job = self.job(running.name, &name);
         let process = match running.name {
             "loader" => Process::start(&running.machine, random, job.load()),
+            "collector" => Process::start(&running.machine, random, job.collect_garbage()),
             "mirrorer" => {
                 let source = Client::new(&self.network, &self.home, running.name);
                 Process::start(&running.machine, random, job.mirror(source))
@@ -186,6 +187,7 @@ impl World {
             client: Client::new(&self.network, bucket, actor),
             ledger: Arc::clone(&self.ledger),
             random: Random::named(self.seed, &format!("choices of {name}")),
+            is_urgent: name.starts_with("last"),
         }
     }
 
@@ -227,7 +229,7 @@ impl World {
     async fn scale(self: Rc<Self>) {
         let mut random = Random::named(self.seed, "scaling");
         loop {
-            sleep_seconds(random.between(1800, 3 * 3600)).await;
+            sleep_seconds(random.between(900, 2 * 3600)).await;
             self.say("ends all pods");
             self.is_scaled_down.set(true);
             for pod in &self.pods {
