@@ -1,5 +1,5 @@
 # All commands. `make demo` needs Rust; `make test` also python3, and installs its other tools.
-.PHONY: demo fleet check test test-all lint advisories dist doc docs pictures bench loadtest fuzz
+.PHONY: demo fleet check test test-all lint advisories dist doc docs pictures bench loadtest fuzz planted
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints
 # requests to paste. Without optimization, which takes minutes: no measure of its speed.
@@ -27,6 +27,10 @@ test:
 # workers, the image, a fleet at 20,000 requests per second.
 test-all:
 	python3 tests/run.py --long
+
+# Faults that the simulation must find: each is planted in a copy, built and run.
+planted:
+	python3 tests/simulation/planted.py
 
 # Formatting, layers and spelling. The builds of `make check` and `make test` lint the code and check
 # its documentation.

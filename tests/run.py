@@ -60,6 +60,7 @@ LONG = {
     "OWNER_KILLS": "15",
     "OWNER_STOPS": "5",
     "RACES": "400",
+    "SEEDS": "10000",
 }
 
 TARGET = re.compile(r"\s+(?:Running (unittests )?(\S+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (\S+))$")
