@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rtad_store::StoreError;
 use tokio::task::LocalSet;
 
 use crate::audience::{HOME, Ledger};
@@ -21,9 +22,7 @@ use crate::trace::Trace;
 const MIRROR: &str = "mirror";
 /// Time with faults: a gc removes what is older than a day.
 const FAULTS: Duration = Duration::from_secs(40 * 3600);
-/// Time without faults until the last jobs.
-const LULL: Duration = Duration::from_secs(60);
-/// Time without faults until the last checks. After failures a poll is due in half an hour.
+/// Time without faults until the checks. After failures a poll is due in half an hour.
 const CALM: Duration = Duration::from_secs(40 * 60);
 const PODS: u64 = 3;
 
@@ -69,15 +68,17 @@ async fn live(seed: u64, keeps_trace: bool) -> Outcome {
     chaos.abort();
     scaling.abort();
 
+    // What was written is found, without help of a further write.
     world.calm();
+    world.end_jobs();
+    world.run_last(Last::Mirror);
     let schedule = &world.schedule;
-    schedule.run_until(FAULTS + LULL, look, is_over).await;
-    if !is_over() {
-        world.end_jobs();
-        world.run_last_jobs().await;
-        schedule.run_until(FAULTS + CALM, look, is_over).await;
-        world.check_end();
-    }
+    schedule.run_until(FAULTS + CALM, look, is_over).await;
+    world.check_end();
+
+    world.run_last(Last::All);
+    schedule.run_until(FAULTS + 2 * CALM, look, is_over).await;
+    world.check_end();
     world.outcome().await
 }
 
@@ -101,6 +102,15 @@ struct RunningJob {
     machine: Rc<Machine>,
     process: Option<Process>,
     starts: u64,
+}
+
+/// What runs without faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// A mirror.
+    Mirror,
+    /// A build, an append and a mirror.
+    All,
 }
 
 /// The jobs of the world.
@@ -347,15 +357,6 @@ impl World {
                 process.resume();
             }
         }
-        for index in 0..JOBS.len() {
-            let is_running = self.jobs.borrow()[index].process.is_some();
-            if !is_running {
-                self.start_job(index);
-            }
-            if let Some(process) = &self.jobs.borrow()[index].process {
-                process.resume();
-            }
-        }
     }
 
     fn end_jobs(&self) {
@@ -364,36 +365,40 @@ impl World {
         }
     }
 
-    /// A build, an append and a mirror, which must succeed.
-    async fn run_last_jobs(self: &Rc<Self>) {
+    /// Starts the last jobs, which must succeed.
+    fn run_last(self: &Rc<Self>, last: Last) {
         let world = Rc::clone(self);
-        let last = async move {
-            let failed = |what: &str, error: rtad_store::StoreError| {
-                world
-                    .ledger
-                    .violate(|| format!("without faults, {what} failed: {error}"));
-            };
-            if let Err(error) = world.job("loader", "last build").build_at_last().await {
-                failed("a build", error);
-            }
-            if let Err(error) = world.job("loader", "last state").enable().await {
-                failed("a change of the state", error);
-            }
-            if !world.job("writer-1", "last append").append_at_last().await {
-                world
-                    .ledger
-                    .violate(|| "without faults, an append failed".to_owned());
-            }
-            let source = Client::new(&world.network, &world.home, "mirrorer");
-            let mirror = world.job("mirrorer", "last mirror");
-            if let Err(error) = mirror.mirror_at_last(source).await {
-                failed("a mirror", error);
-            }
-        };
         let machine = Machine::new(self.schedule.start, 0);
-        let random = Random::named(self.seed, "last jobs");
-        let process = Process::start(&machine, random, last);
+        let random = Random::named(self.seed, &format!("{last:?}"));
+        let jobs = async move { world.end_well(last).await };
+        let process = Process::start(&machine, random, jobs);
         self.jobs.borrow_mut()[0].process = Some(process);
+    }
+
+    async fn end_well(&self, last: Last) {
+        if last == Last::All {
+            let built = self.job("loader", "last build").build_at_last().await;
+            self.check_last("a build", built);
+            let enabled = self.job("loader", "last state").enable().await;
+            self.check_last("a change of the state", enabled);
+            if !self.job("writer-1", "last append").append_at_last().await {
+                let failed = || "without faults, an append failed".to_owned();
+                self.ledger.violate(failed);
+            }
+        }
+        // Nothing to copy before the first publish.
+        if self.ledger.look(|known| known.history.newest()) > 0 {
+            let source = Client::new(&self.network, &self.home, "mirrorer");
+            let mirror = self.job("mirrorer", "last mirror");
+            self.check_last("a mirror", mirror.mirror_at_last(source).await);
+        }
+    }
+
+    fn check_last(&self, what: &str, result: Result<(), StoreError>) {
+        if let Err(error) = result {
+            self.ledger
+                .violate(|| format!("without faults, {what} failed: {error}"));
+        }
     }
 
     /// Everything is right at the end.
