@@ -163,7 +163,24 @@ pub fn may_be_unfinished(path: &Path) -> bool {
 ///
 /// The folder cannot be opened, or its file system cannot sync folders.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    #[cfg(feature = "simulated")]
+    if simulated::is_disk() {
+        return Ok(());
+    }
     File::open(dir)?.sync_all()
+}
+
+/// Makes the bytes of a file durable.
+///
+/// # Errors
+///
+/// The disk fails.
+pub fn sync_data(file: &File) -> io::Result<()> {
+    #[cfg(feature = "simulated")]
+    if simulated::is_disk() {
+        return simulated::note_sync(file);
+    }
+    file.sync_data()
 }
 
 /// Options of an empty file that only its owner can read: it may hold keys.
@@ -172,6 +189,59 @@ pub fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options
+}
+
+/// Disks of a simulation, which lose what was not synced when their machine ends.
+#[cfg(feature = "simulated")]
+pub mod simulated {
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::Path;
+
+    thread_local! {
+        /// Bytes of each file at its last sync, by its inode.
+        static SYNCED: RefCell<Option<HashMap<u64, u64>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn is_disk() -> bool {
+        SYNCED.with_borrow(Option::is_some)
+    }
+
+    pub(super) fn note_sync(file: &File) -> io::Result<()> {
+        let found = file.metadata()?;
+        SYNCED.with_borrow_mut(|synced| {
+            let synced = synced.get_or_insert_default();
+            synced.insert(found.ino(), found.len());
+        });
+        Ok(())
+    }
+
+    /// The disks of this thread are simulated from now on.
+    pub fn begin() {
+        SYNCED.replace(Some(HashMap::new()));
+    }
+
+    /// Cuts the files of a folder to what was synced, as the end of a machine does. Files that were
+    /// never synced stay.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be read, or a file cannot be cut.
+    pub fn lose_unsynced(folder: &Path) -> io::Result<()> {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let inode = entry.metadata()?.ino();
+            let synced = SYNCED.with_borrow(|synced| synced.as_ref()?.get(&inode).copied());
+            if let Some(bytes) = synced {
+                let file = OpenOptions::new().write(true).open(entry.path())?;
+                file.set_len(bytes.min(file.metadata()?.len()))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(crate) trait Disk: Send + Sync {
 
     /// Makes the content of a file durable.
     fn sync(&self, file: &File) -> io::Result<()> {
-        file.sync_data()
+        files::sync_data(file)
     }
 
     /// Makes the names in a folder durable.
