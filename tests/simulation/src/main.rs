@@ -12,7 +12,8 @@
 //! | `audience` | its invariants, at each change of a bucket |
 //! | `jobs` | loader, online writes, mirror |
 //! | `pod` | pods, and what they may answer |
-//! | `world` | a run of one seed |
+//! | `world` | a run of one seed: audiences |
+//! | `windows` | another one: owners and standbys of event windows |
 
 #![allow(clippy::print_stdout, reason = "the report of a command")]
 
@@ -26,13 +27,16 @@ mod random;
 mod schedule;
 mod store;
 mod trace;
+mod windows;
 mod world;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use parking_lot::Mutex;
+
+use crate::world::Outcome;
 
 /// Runs worlds until an invariant is violated.
 #[derive(Debug, Parser)]
@@ -46,17 +50,38 @@ struct Args {
     /// The first one
     #[arg(long, default_value_t = 1)]
     first: u64,
+    /// The world. Unset = audiences if the seed is odd, otherwise windows
+    #[arg(long)]
+    world: Option<World>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum World {
+    Audiences,
+    Windows,
+}
+
+fn run(world: Option<World>, seed: u64, keeps_trace: bool) -> Outcome {
+    let by_seed = if seed % 2 == 1 {
+        World::Audiences
+    } else {
+        World::Windows
+    };
+    match world.unwrap_or(by_seed) {
+        World::Audiences => world::run(seed, keeps_trace),
+        World::Windows => windows::run(seed, keeps_trace),
+    }
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(seed) = args.seed {
-        let outcome = world::run(seed, true);
+        let outcome = run(args.world, seed, true);
         println!("{}", outcome.trace);
         return report(seed, &outcome);
     }
-    match first_failure(args.first, args.seeds) {
-        Some(seed) => report(seed, &world::run(seed, false)),
+    match first_failure(&args) {
+        Some(seed) => report(seed, &run(args.world, seed, false)),
         None => {
             println!("{} seeds from {}: nothing found", args.seeds, args.first);
             ExitCode::SUCCESS
@@ -64,7 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn report(seed: u64, outcome: &world::Outcome) -> ExitCode {
+fn report(seed: u64, outcome: &Outcome) -> ExitCode {
     println!(
         "seed {seed}: {} events, {} records, digest {:016x}",
         outcome.events, outcome.records, outcome.digest
@@ -79,8 +104,8 @@ fn report(seed: u64, outcome: &world::Outcome) -> ExitCode {
 }
 
 /// Runs seeds on all processors; the lowest one that violates an invariant.
-fn first_failure(first: u64, seeds: u64) -> Option<u64> {
-    let next = AtomicU64::new(first);
+fn first_failure(args: &Args) -> Option<u64> {
+    let next = AtomicU64::new(args.first);
     let failed = Mutex::new(None::<u64>);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -88,10 +113,10 @@ fn first_failure(first: u64, seeds: u64) -> Option<u64> {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + seeds || failed.lock().is_some() {
+                    if seed >= args.first + args.seeds || failed.lock().is_some() {
                         return;
                     }
-                    if world::run(seed, false).violation.is_some() {
+                    if run(args.world, seed, false).violation.is_some() {
                         let mut failed = failed.lock();
                         *failed = Some(failed.map_or(seed, |other| other.min(seed)));
                     }
@@ -109,9 +134,10 @@ mod tests {
     /// The number of seeds is `SEEDS`. A seed that fails is run by `simulation --seed N`.
     #[test]
     fn no_seed_violates_an_invariant() {
-        let seeds = std::env::var("SEEDS").map_or(100, |text| text.parse().expect("a number"));
-        if let Some(seed) = first_failure(1, seeds) {
-            let violation = world::run(seed, false).violation;
+        let seeds = std::env::var("SEEDS").unwrap_or_else(|_| "100".to_owned());
+        let args = Args::parse_from(["simulation", "--seeds", &seeds]);
+        if let Some(seed) = first_failure(&args) {
+            let violation = run(None, seed, false).violation;
             panic!(
                 "simulation --seed {seed}: {}",
                 violation.unwrap_or_default()
@@ -121,8 +147,8 @@ mod tests {
 
     #[test]
     fn seed_determines_its_trace() {
-        for seed in 1..=3 {
-            let (one, other) = (world::run(seed, true), world::run(seed, true));
+        for seed in 1..=4 {
+            let (one, other) = (run(None, seed, true), run(None, seed, true));
             assert_eq!(one.trace, other.trace, "seed {seed}");
             assert!(one.records > 0 && one.events > 1000, "{one:?}");
         }

@@ -35,9 +35,9 @@ pub struct Outcome {
     pub digest: u64,
     /// The trace, if it was kept.
     pub trace: String,
-    /// Number of events.
+    /// Number of events; of steps of the windows.
     pub events: u64,
-    /// Number of records of the audience.
+    /// Number of records of the audience; of answers of the windows.
     pub records: u64,
 }
 
