@@ -228,6 +228,16 @@ impl CapTables {
         tables.map(|dated| Arc::clone(&dated.period_table))
     }
 
+    /// The devices counted in the period of the time `at`, or in the last one before.
+    pub fn usage(&self, at: Instant) -> Usage {
+        let PeriodTable { period, table, .. } = &*self.last_at(at).period_table;
+        Usage {
+            devices: table.count(),
+            limit: table.limit(),
+            period: *period,
+        }
+    }
+
     /// Time from `at` to the end of its period.
     #[inline]
     pub fn ends_in(&self, at: Instant) -> Duration {
@@ -309,13 +319,7 @@ impl Cap {
 
     /// The devices counted in the current period.
     pub fn usage(&self) -> Usage {
-        let state = self.state.load();
-        let PeriodTable { period, table, .. } = &*state.last_at(Instant::now()).period_table;
-        Usage {
-            devices: table.count(),
-            limit: table.limit(),
-            period: *period,
-        }
+        self.state.load().usage(Instant::now())
     }
 
     /// Adds devices that were granted for a table, if the cap has it or its successor. Returns

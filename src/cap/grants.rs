@@ -27,6 +27,7 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Quota, StoreWriter};
 use serde::Serialize;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::demand::{Demand, Need, TICK};
@@ -169,6 +170,16 @@ pub struct Granter {
     /// Held during calls.
     calling: tokio::sync::Mutex<()>,
     is_closed: AtomicBool,
+    /// Periods whose first record this pod has created, until those that ended are removed.
+    begun: Mutex<Vec<Begun>>,
+    has_begun: Notify,
+}
+
+/// A period of a cap that has begun.
+#[derive(Debug)]
+struct Begun {
+    cap: AudienceName,
+    folder: String,
 }
 
 /// A table of a cap.
@@ -305,9 +316,12 @@ impl Granter {
             ledger.granted_at = Some(now);
             grant(period_table, amount.unsigned_abs());
             if ledger.quota.as_ref().is_some_and(Quota::is_first) {
-                // Thousands of requests, for which no call waits.
-                let name = cap_name(cap);
-                tokio::spawn(remove_ended(store.clone(), name, held.folder()));
+                let begun = Begun {
+                    cap: cap_name(cap),
+                    folder: held.folder(),
+                };
+                self.begun.lock().push(begun);
+                self.has_begun.notify_one();
             }
             return;
         }
@@ -318,6 +332,20 @@ impl Granter {
             ledger.owed += table.lower_limit(need.surplus());
             if ledger.owed == 0 {
                 ledger.next_call = now + WAIT_INTERVAL;
+            }
+        }
+    }
+
+    /// Removes the records of periods that ended long before one that has begun, without end: these
+    /// are thousands of requests, for which no call waits.
+    pub async fn remove_ended(&self) {
+        loop {
+            self.has_begun.notified().await;
+            let all_begun = std::mem::take(&mut *self.begun.lock());
+            for begun in all_begun {
+                if let Some(store) = &self.store {
+                    remove_ended(store, &begun).await;
+                }
             }
         }
     }
@@ -459,8 +487,9 @@ impl Account {
 
 /// Removes the records of periods that ended long before one that has begun. Without the permission
 /// they stay, until a rule of the bucket removes them.
-async fn remove_ended(store: StoreWriter, cap: AudienceName, begun: String) {
-    let removal = Quota::remove_ended(&store, &cap, &begun, clock::now(), has_ended);
+async fn remove_ended(store: &StoreWriter, begun: &Begun) {
+    let Begun { cap, folder } = begun;
+    let removal = Quota::remove_ended(store, cap, folder, clock::now(), has_ended);
     let removed: Result<usize, String> = match tokio::time::timeout(REMOVAL_TIME, removal).await {
         Ok(removed) => removed.map_err(|error: StoreError| error_chain(&error)),
         Err(_) => Err(format!("no end in {REMOVAL_TIME:?}")),

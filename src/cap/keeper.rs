@@ -111,7 +111,7 @@ impl Caps {
                 self.follow(clock::now(), Instant::now());
             }
         };
-        tokio::join!(grants, clock);
+        tokio::join!(grants, clock, self.granter.remove_ended());
     }
 
     /// Takes what the caps need at `now`.
