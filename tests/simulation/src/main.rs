@@ -14,10 +14,12 @@
 //! | `pod` | pods, and what they may answer |
 //! | `world` | a run of one seed: audiences |
 //! | `windows` | another one: owners and standbys of event windows |
+//! | `caps` | another one: pods that share a cap |
 
 #![allow(clippy::print_stdout, reason = "the report of a command")]
 
 mod audience;
+mod caps;
 mod jobs;
 mod model;
 mod network;
@@ -50,7 +52,7 @@ struct Args {
     /// The first one
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// The world. Unset = audiences if the seed is odd, otherwise windows
+    /// The world. Unset = audiences, windows and caps in turn
     #[arg(long)]
     world: Option<World>,
 }
@@ -59,17 +61,19 @@ struct Args {
 enum World {
     Audiences,
     Windows,
+    Caps,
 }
 
 fn run(world: Option<World>, seed: u64, keeps_trace: bool) -> Outcome {
-    let by_seed = if seed % 2 == 1 {
-        World::Audiences
-    } else {
-        World::Windows
+    let by_seed = match seed % 3 {
+        0 => World::Caps,
+        1 => World::Audiences,
+        _ => World::Windows,
     };
     match world.unwrap_or(by_seed) {
         World::Audiences => world::run(seed, keeps_trace),
         World::Windows => windows::run(seed, keeps_trace),
+        World::Caps => caps::run(seed, keeps_trace),
     }
 }
 

@@ -43,6 +43,11 @@ pub struct Outcome {
 
 /// Runs the world of a seed.
 pub fn run(seed: u64, keeps_trace: bool) -> Outcome {
+    in_runtime(live(seed, keeps_trace))
+}
+
+/// Runs a world in a runtime of its own, whose clock moves only while it waits.
+pub fn in_runtime(live: impl Future<Output = Outcome>) -> Outcome {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     // One thread for blocking work: it ends in the order in which it was begun.
     runtime
@@ -51,7 +56,7 @@ pub fn run(seed: u64, keeps_trace: bool) -> Outcome {
         .max_blocking_threads(1);
     let runtime = runtime.build().expect("a runtime");
     let local = LocalSet::new();
-    runtime.block_on(local.run_until(live(seed, keeps_trace)))
+    runtime.block_on(local.run_until(live))
 }
 
 async fn live(seed: u64, keeps_trace: bool) -> Outcome {
@@ -433,12 +438,12 @@ impl World {
     }
 }
 
-async fn sleep_seconds(seconds: u64) {
+pub async fn sleep_seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
 /// How far a clock is ahead, in milliseconds: up to ten minutes.
-fn skew(random: &mut Random) -> i64 {
+pub fn skew(random: &mut Random) -> i64 {
     if random.is_one_of(2) {
         return 0;
     }
@@ -446,7 +451,7 @@ fn skew(random: &mut Random) -> i64 {
 }
 
 /// The weather of some hours.
-fn weather(random: &mut Random) -> Weather {
+pub fn weather(random: &mut Random) -> Weather {
     let mut some = |most: u64| {
         if random.is_one_of(2) {
             0
