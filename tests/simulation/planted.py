@@ -4,8 +4,8 @@
     python3 tests/simulation/planted.py           # all of planted/*.patch
     python3 tests/simulation/planted.py NAME ...  # some of them
 
-Each patch is applied to a copy of the committed tree, which is built and run over the seeds from 1
-to 200. A line for each: the seed that found it, and the invariant that it violated. The exit code is
+The first line of a patch names the world that must find it, and the fault. Each patch is applied to
+a copy of the committed tree, which is built and run over the seeds from 1 to 200. A line for each: the seed that found it, and the invariant that it violated. The exit code is
 1 if one was not found, or does not apply: then the simulation needs work, or the patch.
 """
 
@@ -38,7 +38,9 @@ def find(patch):
         code, output = run(*BUILD)
         if code != 0:
             return False, f"does not build:\n{output}"
-        code, output = run(COPY / "target/debug/simulation", "--seeds", str(SEEDS))
+        world = patch.read_text().split(":")[0].removeprefix("# ")
+        simulation = COPY / "target/debug/simulation"
+        code, output = run(simulation, "--world", world, "--seeds", str(SEEDS))
         return code == 1, output
     finally:
         run("git", "checkout", "--quiet", "--", ".")
