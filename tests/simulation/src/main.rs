@@ -15,32 +15,42 @@
 //! | `world` | a run of one seed: audiences |
 //! | `windows` | another one: owners and standbys of event windows |
 //! | `caps` | another one: pods that share a cap |
+//! | `meter` | requests and bytes, by the minute |
+//! | `day` | a day of a fleet |
+//! | `report` | what a day was, in Markdown |
+//! | `picture` | the same, as a picture |
 
 #![allow(clippy::print_stdout, reason = "the report of a command")]
 
 mod audience;
 mod caps;
+mod day;
 mod jobs;
+mod meter;
 mod model;
 mod network;
+mod picture;
 mod pod;
 mod process;
 mod random;
+mod report;
 mod schedule;
 mod store;
 mod trace;
 mod windows;
 mod world;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use parking_lot::Mutex;
 
 use crate::world::Outcome;
 
-/// Runs worlds until an invariant is violated.
+/// Runs worlds until an invariant is violated, or a day of a fleet.
 #[derive(Debug, Parser)]
 struct Args {
     /// Runs one seed, and prints its trace
@@ -55,6 +65,21 @@ struct Args {
     /// The world. Unset = audiences, windows and caps in turn
     #[arg(long)]
     world: Option<World>,
+    /// Runs a day of a fleet instead, and prints its report
+    #[arg(long)]
+    day: bool,
+    /// Pods of the day, a third of them in each region
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(3..))]
+    pods: u64,
+    /// Seconds between two polls of a pod of the day
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    poll_interval: u64,
+    /// Length of the day, in hours: its events keep their order
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(2..))]
+    hours: u64,
+    /// Writes the report of the day to this file, and its picture beside it, as `.svg`
+    #[arg(long)]
+    report: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -79,6 +104,9 @@ fn run(world: Option<World>, seed: u64, keeps_trace: bool) -> Outcome {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.day {
+        return run_day(&args);
+    }
     if let Some(seed) = args.seed {
         let outcome = run(args.world, seed, true);
         println!("{}", outcome.trace);
@@ -91,6 +119,34 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
     }
+}
+
+fn run_day(args: &Args) -> ExitCode {
+    let day = day::run(day::Plan {
+        seed: args.seed.unwrap_or(args.first),
+        pods: args.pods,
+        length: Duration::from_secs(args.hours * 3600),
+        poll_interval: Duration::from_secs(args.poll_interval),
+    });
+    let Some(path) = &args.report else {
+        print!("{}", report::markdown(&day, "day.svg"));
+        return ExitCode::SUCCESS;
+    };
+    let picture = path.with_extension("svg");
+    let name = picture.file_name().unwrap_or_default().to_string_lossy();
+    let written = write(path, &report::markdown(&day, &name))
+        .and_then(|()| write(&picture, &picture::svg(&day)));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn report(seed: u64, outcome: &Outcome) -> ExitCode {
@@ -147,6 +203,46 @@ mod tests {
                 violation.unwrap_or_default()
             );
         }
+    }
+
+    #[test]
+    fn day_has_a_report_that_its_seed_determines() {
+        let plan = day::Plan {
+            seed: 1,
+            pods: 12,
+            length: Duration::from_secs(2 * 3600),
+            poll_interval: Duration::from_secs(10),
+        };
+        let day = day::run(plan);
+        let text = report::markdown(&day, "day.svg");
+        for section in [
+            "Events",
+            "Bids",
+            "Generations",
+            "Lag",
+            "Requests",
+            "Bytes and dollars",
+            "Origin of the figures",
+        ] {
+            assert!(
+                text.contains(&format!("\n## {section}\n")),
+                "{section}: {text}"
+            );
+        }
+        for event in [
+            "nightly list was staged as generation 2",
+            "generation 2 was promoted",
+            "wrong people was staged as generation 3",
+            "all pods go on with generation 2",
+            "region south is back",
+        ] {
+            assert!(text.contains(event), "{event}: {text}");
+        }
+        assert!(!text.contains("failed"), "{text}");
+
+        let again = day::run(plan);
+        assert_eq!(report::markdown(&again, "day.svg"), text);
+        assert_eq!(picture::svg(&again), picture::svg(&day));
     }
 
     #[test]

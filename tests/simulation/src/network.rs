@@ -55,6 +55,19 @@ pub struct Weather {
     pub slow: u64,
 }
 
+/// How far a process is from a bucket: the time of a message, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Distance {
+    pub least: u64,
+    pub most: u64,
+}
+
+impl Default for Distance {
+    fn default() -> Self {
+        Self { least: 1, most: 80 }
+    }
+}
+
 /// Longest time after which a late delete arrives: the product waits for a quarter of a minute.
 const LATEST_DELETE: u64 = 12_000;
 /// Longest time after which another request arrives whose connection broke.
@@ -113,6 +126,7 @@ impl Network {
         bucket: &'static str,
         method: &'static str,
         request: String,
+        distance: Distance,
     ) -> Sent {
         let mut state = self.state.lock();
         let count = state.sent.entry(request.clone()).or_default();
@@ -120,7 +134,7 @@ impl Network {
         let name = format!("{request} #{count}");
         let mut random = Random::named(self.seed, &name);
         let is_parted = state.parted.contains(&(actor.to_owned(), bucket));
-        let fate = fate(&mut random, state.weather, method, is_parted);
+        let fate = fate(&mut random, state.weather, method, distance, is_parted);
         Sent { fate, name }
     }
 
@@ -139,11 +153,17 @@ fn milliseconds(number: u64) -> Duration {
     Duration::from_millis(number)
 }
 
-fn fate(random: &mut Random, weather: Weather, method: &str, is_parted: bool) -> Fate {
+fn fate(
+    random: &mut Random,
+    weather: Weather,
+    method: &str,
+    distance: Distance,
+    is_parted: bool,
+) -> Fate {
     let is_slow = random.below(1000) < weather.slow;
-    let longest = if is_slow { 8_000 } else { 80 };
-    let arrives = random.between(1, longest);
-    let answered_after = milliseconds(random.below(longest));
+    let longest = if is_slow { 8_000 } else { distance.most };
+    let arrives = random.between(distance.least, longest);
+    let answered_after = milliseconds(random.between(distance.least - 1, longest - 1));
     let broken = |arrives_after| Fate {
         arrives_after,
         answered_after,

@@ -49,6 +49,27 @@ fn config() -> String {
     )
 }
 
+/// The sync of a pod, over stores in the order in which it reads them.
+pub fn syncer(name: &str, stores: &[Client], poll_interval: Duration, swap: SwapMode) -> Syncer {
+    let mut read = Vec::new();
+    for client in stores {
+        read.push(Store::over(Arc::new(client.clone()), client.bucket.name));
+    }
+    let config = config();
+    let assembly = Assembly::read(Some(("config", &config)), |_| None, &Vec::new());
+    let mut plan = assembly.expect("a config").plan();
+    plan.poll_interval = poll_interval;
+    plan.swap = swap;
+    Syncer::new(Stores::new(read), plan, Shared::default()).with_pod(name.to_owned())
+}
+
+/// Runs a sync, without end.
+pub async fn run(sync: Syncer) {
+    let (_commands, receiver) = mpsc::channel(1);
+    let (loaded, _) = oneshot::channel();
+    Arc::new(sync).run(receiver, loaded).await;
+}
+
 impl Pod {
     pub fn new(name: &str, machine: Rc<Machine>, stores: Vec<Client>, random: &mut Random) -> Self {
         let swap = if random.is_one_of(2) {
@@ -79,30 +100,14 @@ impl Pod {
 
     /// Starts the process over the cache that its machine has.
     pub fn start(&self, seed: u64) {
-        let stores: Vec<Store> = self
-            .stores
-            .iter()
-            .map(|client| Store::over(Arc::new(client.clone()), client.bucket.name))
-            .collect();
-        let config = config();
-        let assembly = Assembly::read(Some(("config", &config)), |_| None, &Vec::new());
-        let mut plan = assembly.expect("a config").plan();
-        plan.poll_interval = self.poll_interval;
-        plan.swap = self.swap;
         let cache: PathBuf = self.cache.borrow().path().to_owned();
-        let sync = Syncer::new(Stores::new(stores), plan, Shared::default())
-            .with_pod(self.name.clone())
-            .with_cache(Some(cache));
+        let sync =
+            syncer(&self.name, &self.stores, self.poll_interval, self.swap).with_cache(Some(cache));
         *self.serving.borrow_mut() = Some(sync.serving());
 
         self.starts.set(self.starts.get() + 1);
         let random = Random::named(seed, &format!("{} start {}", self.name, self.starts.get()));
-        let run = async move {
-            let (_commands, receiver) = mpsc::channel(1);
-            let (loaded, _) = oneshot::channel();
-            Arc::new(sync).run(receiver, loaded).await;
-        };
-        *self.process.borrow_mut() = Some(Process::start(&self.machine, random, run));
+        *self.process.borrow_mut() = Some(Process::start(&self.machine, random, run(sync)));
     }
 
     /// Kills the process. Its cache stays, or its disk is lost.

@@ -77,22 +77,24 @@ impl Schedule {
             }
 
             // One per unit of the runtime's clock: what follows comes first.
-            let mut waiting = self.waiting.lock();
-            let due = waiting
-                .events
-                .first_key_value()
-                .expect("seen above")
-                .0
-                .clone();
-            if due.at <= self.now() {
-                let work = waiting.events.remove(&due).expect("seen above");
-                waiting.happened += 1;
-                drop(waiting);
+            if let Some(work) = self.take_due() {
                 work();
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 look();
             }
         }
+    }
+
+    /// Takes the first event, if its time has come.
+    fn take_due(&self) -> Option<Work> {
+        let mut waiting = self.waiting.lock();
+        let first = waiting.events.first_entry()?;
+        if first.key().at > self.now() {
+            return None;
+        }
+        let work = first.remove();
+        waiting.happened += 1;
+        Some(work)
     }
 
     /// Number of events so far.

@@ -23,7 +23,8 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::network::{Answer, Network};
+use crate::meter::Meter;
+use crate::network::{Answer, Distance, Network};
 use crate::process::EPOCH;
 
 const STORE: &str = "simulated";
@@ -175,6 +176,9 @@ pub struct Client {
     pub actor: Arc<str>,
     /// What the process is doing.
     work: Arc<Mutex<Option<Work>>>,
+    distance: Distance,
+    /// Counts what it asks for.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Client {
@@ -184,6 +188,17 @@ impl Client {
             bucket: Arc::clone(bucket),
             actor: actor.into(),
             work: Arc::default(),
+            distance: Distance::default(),
+            meter: None,
+        }
+    }
+
+    /// The client at a distance, whose requests are counted.
+    pub fn with_meter(self, distance: Distance, meter: &Arc<Meter>) -> Self {
+        Self {
+            distance,
+            meter: Some(Arc::clone(meter)),
+            ..self
         }
     }
 
@@ -202,7 +217,7 @@ impl Client {
         let name = format!("{} {method} {}/{path}", self.actor, self.bucket.name);
         let sent = self
             .network
-            .send(&self.actor, self.bucket.name, method, name);
+            .send(&self.actor, self.bucket.name, method, name, self.distance);
         let Some(arrives_after) = sent.fate.arrives_after else {
             let now = self.network.schedule.now();
             let what = format!("{method} {}/{path}: lost", self.bucket.name);
@@ -211,6 +226,9 @@ impl Client {
             return Err(broken());
         };
 
+        if let Some(meter) = &self.meter {
+            meter.count_request(self.network.schedule.now(), method, path);
+        }
         let (sender, answer) = oneshot::channel();
         let (network, bucket) = (Arc::clone(&self.network), Arc::clone(&self.bucket));
         let (actor, work) = (Arc::clone(&self.actor), self.work.lock().clone());
@@ -279,6 +297,12 @@ impl Client {
             })
         };
         let found = self.request("GET", path, find).await?;
+        if let Some(meter) = &self.meter
+            && !found.is_head
+        {
+            let bytes = found.range.end - found.range.start;
+            meter.count_bytes(self.network.schedule.now(), path, bytes);
+        }
         let cut = self.network.cuts_body(&self.actor, self.bucket.name, path);
         Ok(found.into_result(cut))
     }
@@ -345,6 +369,10 @@ impl ObjectStore for Client {
             PutMode::Create => "CREATE",
             _ => "PUT",
         };
+        if let Some(meter) = &self.meter {
+            let now = self.network.schedule.now();
+            meter.count_bytes(now, path.as_ref(), bytes.len() as u64);
+        }
         let put = move |objects: &mut Objects, arrival: &Arrival<'_>| {
             let result = objects.put(&written, bytes.clone(), &options.mode, arrival.time)?;
             let work = arrival.work.cloned();
