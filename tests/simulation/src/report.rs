@@ -139,7 +139,7 @@ fn add_generations(report: &mut String, day: &Measured) {
     }
     let _ = writeln!(
         report,
-        "\nDuring the list of the wrong people, its pods bid on everybody who asks: the difference \
+        "\nDuring the list of the wrong people, its pods bid on all but those appended since: the difference \
          between two rows is what an operator sees of it.\n"
     );
 }
