@@ -7,6 +7,8 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use rtad_core::device::DeviceKey;
+
 use super::block::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows};
 use super::error::InputError;
 use super::open::{Opened, Source};
@@ -105,9 +107,32 @@ pub fn without_mark(line: &[u8]) -> &[u8] {
 
 /// The lines of a block, without their line ends.
 pub fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
-    block
-        .split_inclusive(|byte| *byte == b'\n')
-        .map(|line| line.strip_suffix(b"\n").unwrap_or(line))
+    let mut rest = block;
+    std::iter::from_fn(move || {
+        let (line, after) = first_line(rest)?;
+        rest = after;
+        Some(line)
+    })
+}
+
+/// The first line of some lines, without its line end, and those after it; `None` at the end.
+pub fn first_line(lines: &[u8]) -> Option<(&[u8], &[u8])> {
+    if lines.is_empty() {
+        return None;
+    }
+    match memchr::memchr(b'\n', lines) {
+        Some(end) => Some((&lines[..end], &lines[end + 1..])),
+        None => Some((lines, &[])),
+    }
+}
+
+/// The key in the first line, if that is 32 hex digits and its line end, and the lines after it.
+#[inline]
+pub fn first_digest(lines: &[u8]) -> Option<(DeviceKey, &[u8])> {
+    let (line, after) = lines.split_first_chunk::<33>()?;
+    let digits = line.strip_suffix(b"\n")?;
+    let key = DeviceKey::from_hex(digits)?;
+    Some((key, after))
 }
 
 #[cfg(test)]

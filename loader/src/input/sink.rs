@@ -202,8 +202,8 @@ impl KindCounts {
         self.0[kind as usize]
     }
 
-    fn add(&mut self, kind: IdKind) {
-        self.0[kind as usize] += 1;
+    pub fn add(&mut self, kind: IdKind, count: u64) {
+        self.0[kind as usize] += count;
     }
 
     pub fn total(&self) -> u64 {
@@ -310,11 +310,11 @@ impl Counts {
     /// Counts a usable id that looks like its kind alone.
     #[inline]
     pub fn accept_as(&mut self, kind: IdKind, column: Option<usize>) {
-        self.usable.add(kind);
+        self.usable.add(kind, 1);
         if let Some(column) = column {
             let column = self.column(column);
             column.usable += 1;
-            column.usable_by_kind.add(kind);
+            column.usable_by_kind.add(kind, 1);
         }
     }
 

@@ -10,7 +10,7 @@ use super::budget::Budget;
 use super::dir::SpillDir;
 use super::distinct::KeyChecks;
 use super::error::SpillError;
-use super::memory::{KEY_BYTES, Pool, Segment, Slab};
+use super::memory::{KEY_BYTES, KeyBytes, Pool, Segment, Slab};
 use super::partition::PARTITIONS;
 use super::record::record;
 use super::sorted::Sorted;
@@ -160,15 +160,26 @@ impl<'k, 'm> Filler<'k, 'm> {
 
     /// Adds keys, with the value of each or without any.
     pub fn take(&mut self, keys: &[DeviceKey], values: &[u8]) {
-        let mut values = values.iter();
-        for key in keys {
-            let partition = usize::from(key.as_bytes()[0]);
-            let record = record(key, values.next());
-            let segment = &mut self.open[partition];
-            if !segment.push(&record) {
-                *segment = self.keys.exchange(partition, std::mem::take(segment));
-                segment.push(&record);
+        if values.is_empty() {
+            for key in keys {
+                self.push(key, key.as_bytes());
             }
+            return;
+        }
+
+        assert_eq!(keys.len(), values.len(), "each key has a value");
+        for (key, value) in keys.iter().zip(values) {
+            self.push(key, &record(key, *value));
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, key: &DeviceKey, record: &KeyBytes) {
+        let partition = usize::from(key.as_bytes()[0]);
+        let segment = &mut self.open[partition];
+        if !segment.push(record) {
+            *segment = self.keys.exchange(partition, std::mem::take(segment));
+            segment.push(record);
         }
     }
 

@@ -6,17 +6,17 @@
 
 use rtad_core::device::DeviceKey;
 
+use super::memory::KeyBytes;
+
 const VALUE_SHIFT: u32 = 120;
 const VALUE_MASK: u8 = 15;
 const APPENDED: u8 = 16;
 
-/// The record of a key with a value, or the key's bytes.
+/// The record of a key with a value.
 #[inline]
-pub fn record(key: &DeviceKey, value: Option<&u8>) -> [u8; 16] {
+pub fn record(key: &DeviceKey, value: u8) -> KeyBytes {
     let mut bytes = *key.as_bytes();
-    if let Some(value) = value {
-        bytes[0] = *value;
-    }
+    bytes[0] = value;
     bytes
 }
 

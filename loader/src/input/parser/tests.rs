@@ -150,3 +150,61 @@ fn batches_have_the_keys_and_rejects_of_one_value_at_a_time() {
         check(["idfa,imei,oaid", "oaid,gaid"], case);
     }
 }
+
+#[test]
+fn lines_of_md5s_have_the_keys_and_rejects_of_one_value_at_a_time() {
+    const DIGEST: &str = "8d3ebd3654fb46a2832296669cf1b536";
+    let blank = const_hex::encode(DeviceKey::of_canonical(b"null").as_bytes());
+    let lines = [
+        DIGEST.to_owned(),
+        DIGEST.to_uppercase(),
+        blank,
+        DIGEST[..31].to_owned(),
+        String::new(),
+        format!(" {DIGEST}\t"),
+        format!("{DIGEST}\r"),
+        format!("{DIGEST}0"),
+        format!("0x{}", &DIGEST[2..]),
+        format!("\u{feff}{DIGEST}"),
+        format!("{}g", &DIGEST[..31]),
+        // The last line has no line end.
+        DIGEST.to_owned(),
+    ];
+    let bytes = lines.join("\n").into_bytes();
+
+    let input = Input {
+        sources: vec![Source::Stdin],
+        layout: Layout::Lines {
+            kinds: IdKind::Md5.into(),
+        },
+        value: None,
+        case: None,
+        keys: KeyMaker::default(),
+    };
+    let mut expected = Counts::default();
+    let mut keys = Vec::new();
+    for line in &lines {
+        let id = without_mark(line.as_bytes());
+        match input.keys.key(IdKind::Md5, id) {
+            Ok(key) => {
+                keys.push(key);
+                expected.accept(IdKind::Md5, None, id);
+            }
+            Err(unusable) => expected.reject(unusable.into(), None, id),
+        }
+    }
+    expected.rows = lines.len() as u64;
+    expected.values = expected.rows;
+
+    let mut parser = Parser::new(&input, None);
+    let len = bytes.len();
+    parser.parse(&Block {
+        source: 0,
+        bytes,
+        len,
+        rows: Rows::Lines { first: 1 },
+    });
+    assert!(parser.keys == keys);
+    assert_eq!(keys.len(), 6);
+    assert_eq!(parser.counts, expected);
+}
