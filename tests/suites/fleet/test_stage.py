@@ -101,7 +101,9 @@ class Fleet:
         for name, pod in self.pods.items():
             snapshot = pod.status()["audiences"][0]["snapshot"]
             staged = metric(pod.admin, "rtad_snapshot_staged", audience=AUDIENCE) == 1
-            assert staged == snapshot["staged"], name
+            if staged != snapshot["staged"]:
+                # The pod has swapped between the two readings: the next look decides.
+                return None
             found[name] = (snapshot["generation"], staged)
         return found
 

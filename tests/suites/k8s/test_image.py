@@ -127,6 +127,7 @@ class TestContext:
             "proto",
             "python",
             "src",
+            "tests",
             "writer",
         }
         for path in (

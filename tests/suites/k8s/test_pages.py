@@ -32,7 +32,6 @@ def row(rate, ids, swap):
         str(pods),
         str(pods * CORES),
         f"{memory} GiB",
-        f"{pods * memory} GiB",
     ]
 
 

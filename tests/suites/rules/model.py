@@ -19,6 +19,7 @@ MOST_IDS = 64
 # Attributes that belong to a request and not to its device.
 OF_A_SLOT = {"app", "slot", "region", "request_type"}
 HOUR = 3_600
+MINUTE = 60
 
 
 @dataclass
@@ -377,6 +378,9 @@ class Model:
                 continue
             if cap := self.strategies[one.strategy].get("cap"):
                 ends.append(int((self.periods[cap][1] - self.now).total_seconds()))
+            if one.reason == "capped":
+                # All of the cap has been granted for less than two minutes.
+                ends.append(MINUTE)
             if self.named[one.strategy]["attribute"] & OF_A_SLOT:
                 ends.append(1)
         return max(1, min(ends))
