@@ -194,7 +194,7 @@ mod tests {
     /// The number of seeds is `SEEDS`. A seed that fails is run by `simulation --seed N`.
     #[test]
     fn no_seed_violates_an_invariant() {
-        let seeds = std::env::var("SEEDS").unwrap_or_else(|_| "50".to_owned());
+        let seeds = std::env::var("SEEDS").unwrap_or_else(|_| "300".to_owned());
         let args = Args::parse_from(["simulation", "--seeds", &seeds]);
         if let Some(seed) = first_failure(&args) {
             let violation = run(None, seed, false).violation;

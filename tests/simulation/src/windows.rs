@@ -26,8 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use object_store::ObjectStore as _;
-use object_store::memory::InMemory;
 use rtad_core::files;
 use rtad_core::snapshot::AudienceName;
 
@@ -35,7 +33,7 @@ use crate::random::Random;
 use crate::trace::Trace;
 use crate::world::Outcome;
 use client::{Attempt, Client};
-use link::{LatePuts, Line, Link};
+use link::{LatePuts, Line, Link, SharedStore};
 use machine::{Answer, AnswerSlot, Machine};
 use model::{Model, Ownership};
 
@@ -50,6 +48,8 @@ const FAULTS: Duration = Duration::from_secs(150);
 const RECOVERY: Duration = Duration::from_secs(20);
 /// Time until all requests are answered after it.
 const REST: Duration = Duration::from_secs(60);
+/// Longer than a pause between two segments.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Steps between two changes of the faults, on average.
 const STEPS_OF_FAULT: u64 = 100;
 /// Steps until a late put arrives, on average.
@@ -86,7 +86,7 @@ struct Simulation {
     window: AudienceName,
     /// The file of `--config`, without its directory.
     config: String,
-    store: Arc<InMemory>,
+    store: SharedStore,
     late: LatePuts,
     machines: Vec<Machine>,
     clients: Vec<Client>,
@@ -107,13 +107,13 @@ impl Simulation {
              durability = {durability:?}\nanswers_memory = \"1MiB\"\n"
         );
 
-        let store = Arc::new(InMemory::new());
+        let store = SharedStore::default();
         let late = LatePuts::default();
         let mut machines = Vec::new();
         for number in 0..2 + random.below(2) {
             let name = format!("writer-{number}");
             let requests = Random::named(seed, &format!("requests of {name}"));
-            let link = Link::new(Arc::clone(&store), Arc::clone(&late), requests);
+            let link = Link::new(store.clone(), Arc::clone(&late), requests);
             let ahead = Duration::from_millis(random.below(100_000));
             machines.push(Machine::new(name, number, link, ahead));
         }
@@ -168,6 +168,12 @@ impl Simulation {
             }
             self.step(false)?;
         }
+        // A window in a pause between two segments takes no request, and clocks stand still in one
+        // that is asked for its counts.
+        let rested = self.now + PAUSE;
+        while self.now < rested {
+            self.step(false)?;
+        }
         self.compare_counts()
     }
 
@@ -178,7 +184,7 @@ impl Simulation {
         let count = self.machines.len();
         let first = self.random.below(count as u64) as usize;
         for index in first..first + count {
-            self.run_machine(index % count, time);
+            self.run_machine(index % count, time)?;
             self.take_answers()?;
         }
         self.now += time;
@@ -186,16 +192,17 @@ impl Simulation {
 
         if self.random.is_one_of(STEPS_OF_LATE_PUT) {
             self.land_late_put();
+            self.take_creators()?;
         }
         self.send(sends_new);
         Ok(())
     }
 
-    fn run_machine(&mut self, index: usize, time: Duration) {
+    fn run_machine(&mut self, index: usize, time: Duration) -> Result<(), String> {
         let now = self.now;
         let machine = &mut self.machines[index];
         if machine.stopped_until > now {
-            return;
+            return Ok(());
         }
         if machine.process.is_none() {
             if machine.starts_at <= now {
@@ -206,7 +213,7 @@ impl Simulation {
                 self.trace
                     .add(now, &machine.name, &format!("starts process {number}"));
             }
-            return;
+            return Ok(());
         }
 
         let has_ended = machine.run(now, time);
@@ -216,20 +223,27 @@ impl Simulation {
             process,
             disk: machine.disk_number,
         };
-        if let Some(behind) = behind
-            && self.model.owned(owner, behind, now)
-        {
-            self.trace.add(
-                now,
-                &machine.name,
-                &format!("process {process} owns the window"),
-            );
+        self.take_creators()?;
+        if let Some(behind) = behind {
+            self.model.owned(owner, behind, now);
         }
         if has_ended {
-            self.trace
-                .add(now, &machine.name, &format!("process {process} has ended"));
+            let name = self.machines[index].name.clone();
+            self.say(&name, &format!("process {process} has ended"));
             self.end_process(index);
         }
+        Ok(())
+    }
+
+    /// Tells the model who has created segments.
+    fn take_creators(&mut self) -> Result<(), String> {
+        while let Some(by) = self.store.next_creator() {
+            if self.model.created(by, self.now)? {
+                let process = by.process;
+                self.say("store", &format!("process {process} owns the window"));
+            }
+        }
+        Ok(())
     }
 
     fn end_process(&mut self, index: usize) {
@@ -316,9 +330,8 @@ impl Simulation {
             return false;
         };
         self.say("store", &format!("a late put of {}", late.path));
-        let put = self.store.put_opts(&late.path, late.payload, late.options);
         // Another object may be there.
-        let _ = put.now_or_never();
+        let _ = self.store.put_late(late).now_or_never();
         true
     }
 

@@ -14,6 +14,7 @@ use object_store::{
 };
 use tokio::time::sleep;
 
+use super::model::Ownership;
 use crate::random::Random;
 
 /// Time between looks at a connection that hangs.
@@ -24,8 +25,47 @@ pub type LatePuts = Arc<Mutex<VecDeque<LatePut>>>;
 
 pub struct LatePut {
     pub path: Path,
-    pub payload: PutPayload,
-    pub options: PutOptions,
+    payload: PutPayload,
+    options: PutOptions,
+    by: Option<Ownership>,
+}
+
+/// The store, and who has created segments in it.
+#[derive(Clone, Default)]
+pub struct SharedStore {
+    pub objects: Arc<InMemory>,
+    creators: Arc<Mutex<VecDeque<Ownership>>>,
+}
+
+impl SharedStore {
+    /// Applies a put, and notes the creator of a segment.
+    async fn put(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+        by: Option<Ownership>,
+    ) -> Result<PutResult> {
+        let is_create = options.mode == PutMode::Create;
+        let put = self.objects.put_opts(path, payload, options).await?;
+        let name = path.filename().unwrap_or_default();
+        let is_segment = is_create && name.bytes().all(|byte| byte.is_ascii_digit());
+        if is_segment && let Some(by) = by {
+            self.creators.lock().expect("no panic").push_back(by);
+        }
+        Ok(put)
+    }
+
+    /// Applies a put that was reported as failed.
+    pub async fn put_late(&self, late: LatePut) -> Result<PutResult> {
+        self.put(&late.path, late.payload, late.options, late.by)
+            .await
+    }
+
+    /// The creator of the first segment that was not asked for yet.
+    pub fn next_creator(&self) -> Option<Ownership> {
+        self.creators.lock().expect("no panic").pop_front()
+    }
 }
 
 /// State of a connection.
@@ -44,12 +84,14 @@ struct LinkState {
     /// One of so many puts has a fault; none with zero.
     faults: u64,
     slowest_millis: u64,
+    /// The process that runs.
+    process: Option<Ownership>,
 }
 
 /// The store, as one machine reaches it.
 #[derive(Clone)]
 pub struct Link {
-    store: Arc<InMemory>,
+    store: SharedStore,
     late: LatePuts,
     state: Arc<Mutex<LinkState>>,
 }
@@ -68,18 +110,24 @@ enum Fate {
 }
 
 impl Link {
-    pub fn new(store: Arc<InMemory>, late: LatePuts, random: Random) -> Self {
+    pub fn new(store: SharedStore, late: LatePuts, random: Random) -> Self {
         let state = LinkState {
             random,
             line: Line::Open,
             faults: 0,
             slowest_millis: 30,
+            process: None,
         };
         Self {
             store,
             late,
             state: Arc::new(Mutex::new(state)),
         }
+    }
+
+    /// Another process sends requests from now on.
+    pub fn set_process(&self, process: Ownership) {
+        self.state.lock().expect("no panic").process = Some(process);
     }
 
     pub fn set_line(&self, line: Line) {
@@ -159,17 +207,18 @@ impl ObjectStore for Link {
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
+        let by = self.state.lock().expect("no panic").process;
         self.travel().await?;
         let put = match self.fate() {
-            Fate::Applied => self.store.put_opts(path, payload, options).await,
+            Fate::Applied => self.store.put(path, payload, options, by).await,
             Fate::Failed => return Err(broken()),
             Fate::AnswerLost => {
-                let _ = self.store.put_opts(path, payload, options).await;
+                let _ = self.store.put(path, payload, options, by).await;
                 return Err(broken());
             }
             Fate::Retried => {
                 let is_create = options.mode == PutMode::Create;
-                let put = self.store.put_opts(path, payload, options).await;
+                let put = self.store.put(path, payload, options, by).await;
                 if is_create && put.is_ok() {
                     Err(Error::AlreadyExists {
                         path: path.to_string(),
@@ -184,6 +233,7 @@ impl ObjectStore for Link {
                     path: path.clone(),
                     payload,
                     options,
+                    by,
                 });
                 return Err(broken());
             }
@@ -198,12 +248,12 @@ impl ObjectStore for Link {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         self.travel().await?;
-        self.store.put_multipart_opts(path, options).await
+        self.store.objects.put_multipart_opts(path, options).await
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         self.travel().await?;
-        let got = self.store.get_opts(path, options).await;
+        let got = self.store.objects.get_opts(path, options).await;
         self.travel().await?;
         got
     }
@@ -212,7 +262,7 @@ impl ObjectStore for Link {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        self.store.delete_stream(paths)
+        self.store.objects.delete_stream(paths)
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -220,7 +270,12 @@ impl ObjectStore for Link {
         let (link, prefix) = (self.clone(), prefix.cloned());
         let listed = async move {
             link.travel().await?;
-            let listed: Vec<ObjectMeta> = link.store.list(prefix.as_ref()).try_collect().await?;
+            let listed: Vec<ObjectMeta> = link
+                .store
+                .objects
+                .list(prefix.as_ref())
+                .try_collect()
+                .await?;
             link.travel().await?;
             Ok::<_, Error>(stream::iter(listed.into_iter().map(Ok)))
         };
@@ -229,10 +284,10 @@ impl ObjectStore for Link {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         self.travel().await?;
-        self.store.list_with_delimiter(prefix).await
+        self.store.objects.list_with_delimiter(prefix).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.store.copy_opts(from, to, options).await
+        self.store.objects.copy_opts(from, to, options).await
     }
 }

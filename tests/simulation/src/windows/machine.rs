@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::WINDOW;
 use super::link::Link;
+use super::model::Ownership;
 use crate::process::EPOCH;
 use crate::random::Random;
 
@@ -100,6 +101,10 @@ impl Machine {
 
     /// Starts a process with the windows of a config.
     pub fn start(&mut self, config: &str, number: u64, random: Random, now: Duration) {
+        self.link.set_process(Ownership {
+            process: number,
+            disk: self.disk_number,
+        });
         clock::set(Some(self.clocks(now)));
         self.process = Some(Process::start(
             config, number, random, &self.disk, &self.link,

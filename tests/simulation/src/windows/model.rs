@@ -55,7 +55,7 @@ pub struct Ownership {
 pub struct Model {
     is_disk: bool,
     keys: BTreeMap<u64, KeyEvents>,
-    /// The owner that was seen last.
+    /// The creator of the newest segment.
     owner: Option<Ownership>,
     /// Processes that have owned the window before.
     earlier: Vec<u64>,
@@ -82,16 +82,30 @@ impl Model {
         }
     }
 
-    /// A process says that it owns the window; the store lacks events of an age. Returns whether it
-    /// has just taken it over.
-    pub fn owned(&mut self, owner: Ownership, behind: Duration, now: Duration) -> bool {
-        if self.earlier.contains(&owner.process) {
-            // It does not know yet that it has lost the window.
-            return false;
+    /// A process has created a segment. Returns whether it has taken the window over.
+    ///
+    /// # Errors
+    ///
+    /// Another process has created one since its last one.
+    pub fn created(&mut self, by: Ownership, now: Duration) -> Result<bool, String> {
+        if self.earlier.contains(&by.process) {
+            let process = by.process;
+            return Err(format!(
+                "process {process} created a segment after its successor"
+            ));
         }
-        let is_new = self.owner != Some(owner);
+        let is_new = self.owner != Some(by);
         if is_new {
-            self.take_over(owner, now);
+            self.take_over(by, now);
+        }
+        Ok(is_new)
+    }
+
+    /// A process says that it owns the window; the store lacks events of an age.
+    pub fn owned(&mut self, owner: Ownership, behind: Duration, now: Duration) {
+        if self.owner != Some(owner) {
+            // It does not know yet that it has lost the window.
+            return;
         }
         let in_store_before = now.saturating_sub(behind);
         for events in self.keys.values_mut() {
@@ -103,7 +117,6 @@ impl Model {
                 }
             }
         }
-        is_new
     }
 
     fn take_over(&mut self, owner: Ownership, now: Duration) {
