@@ -129,8 +129,8 @@ impl Caps {
         }
     }
 
-    /// Ends the retired caps that no catalog serves any more. Returns false if one of them could not
-    /// give back what it has left: it stays for the next call.
+    /// Ends the retired caps that no catalog serves any more. Returns false if one of them could
+    /// not give back what it has left: it stays for the next call.
     pub(super) async fn end_retired(&self) -> bool {
         let mut retired = self.retired.lock().clone();
         // One reference is here, and one in the list.

@@ -22,8 +22,8 @@ use crate::sync::{LastSync, SyncRun};
 
 const SYNC_ENDED: &str = "not ready: the sync thread ended; restart the process\n";
 
-/// A pod whose sync thread has ended is not ready until its process starts again. Unready, it gets no
-/// traffic, so the restart costs no answers.
+/// A pod whose sync thread has ended is not ready until its process starts again. Unready, it gets
+/// no traffic, so the restart costs no answers.
 pub async fn livez(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
     if readiness.is_sync_alive() || readiness.is_draining() {

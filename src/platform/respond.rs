@@ -1,5 +1,5 @@
-//! A configured platform: access to it, and its answer to every request, including unreadable bodies,
-//! unauthorized callers and panics.
+//! A configured platform: access to it, and its answer to every request, including unreadable
+//! bodies, unauthorized callers and panics.
 //!
 //! Platforms do not always read an invalid answer as a no-bid, so every failure gets a valid one.
 //! Serving and explaining use the same function, so their answers are equal. Failures are returned,

@@ -73,8 +73,8 @@ fn loaded_now(config: &Config, telemetry: &Telemetry) -> ServedConfig {
     served_config
 }
 
-/// The mistake of a config with caps, if the process started without a store for them: nothing would
-/// be granted.
+/// The mistake of a config with caps, if the process started without a store for them: nothing
+/// would be granted.
 fn caps_without_store(config: &Config, started_with: &Config) -> Option<String> {
     let cap = config.caps.first()?;
     if started_with.store.caps_store().is_some() {

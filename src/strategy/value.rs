@@ -1,5 +1,5 @@
-//! Values of bids: the numbers of the first entry whose conditions hold for the device. An entry may
-//! ask for members with values of their own: its tiers.
+//! Values of bids: the numbers of the first entry whose conditions hold for the device. An entry
+//! may ask for members with values of their own: its tiers.
 
 use std::fmt;
 use std::str::FromStr;

@@ -19,8 +19,8 @@ pub fn in_place<T>(work: impl FnOnce() -> T) -> T {
     block_in_place(work)
 }
 
-/// Runs a task that computes most of the time, or uses the disk, on a thread of its own. Dropped, the
-/// task ends at its next wait.
+/// Runs a task that computes most of the time, or uses the disk, on a thread of its own. Dropped,
+/// the task ends at its next wait.
 pub async fn apart<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> T {
     if has_one_thread() {
         return task.await;

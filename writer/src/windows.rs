@@ -18,8 +18,8 @@
 //!
 //! Of the processes with one configuration, one owns all windows, and the others are standbys. They
 //! take the windows over in the order of their names: whoever wins the first waits until the owner
-//! of the others is gone, too. That one ends as soon as it has lost the first. So a process owns all
-//! of them or none, but for a moment.
+//! of the others is gone, too. That one ends as soon as it has lost the first. So a process owns
+//! all of them or none, but for a moment.
 
 mod clock;
 pub mod config;
@@ -248,8 +248,8 @@ impl Windows {
         Ok((windows, standbys.into_values().collect()))
     }
 
-    /// Follows the windows, takes them over, and serves them until [`Self::stop`]. Then it writes the
-    /// audiences a last time, and gives the windows back. Dropped, it ends as a killed process.
+    /// Follows the windows, takes them over, and serves them until [`Self::stop`]. Then it writes
+    /// the audiences a last time, and gives the windows back. Dropped, it ends as a killed process.
     pub async fn run(
         self: Arc<Self>,
         standbys: Vec<Standby>,
@@ -374,8 +374,8 @@ impl Windows {
         Ok(true)
     }
 
-    /// Takes the other windows over once their owner is gone: it may have acknowledged events of them
-    /// that are not in the store yet, although it has lost the first.
+    /// Takes the other windows over once their owner is gone: it may have acknowledged events of
+    /// them that are not in the store yet, although it has lost the first.
     async fn take_others_over(
         &self,
         standbys: Vec<Standby>,

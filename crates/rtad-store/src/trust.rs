@@ -11,8 +11,8 @@
 //! * Signatures are made by the caller of the write side ([`crate::write::Sign`]).
 //!
 //! An intruder with write access to the store can therefore change nothing that a pod takes, but
-//! the audiences of event windows, whose segments and tables are not signed. It can withhold what is new,
-//! and stop writers, by a record of its own.
+//! the audiences of event windows, whose segments and tables are not signed. It can withhold what
+//! is new, and stop writers, by a record of its own.
 
 mod key;
 

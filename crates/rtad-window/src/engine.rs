@@ -1,5 +1,5 @@
-//! Engine of a window: the only task that touches its table, answers and log. It computes, and waits
-//! for the disk: its caller gives it a thread of its own.
+//! Engine of a window: the only task that touches its table, answers and log. It computes, and
+//! waits for the disk: its caller gives it a thread of its own.
 //!
 //! A *cycle* takes the queued requests, applies them in their order, writes one group, and replies
 //! once the group is durable: at once, or in a later cycle. No request is taken meanwhile. Expiry,

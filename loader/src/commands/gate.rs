@@ -296,7 +296,7 @@ impl Gate {
         }
     }
 
-    /// What the manifest of this build says for the next one.
+    /// Numbers of keys that the manifest of this build has for the next one.
     pub fn recent_keys(&self) -> Vec<u64> {
         let mut recent = Vec::new();
         recent.extend(self.live_keys);

@@ -75,9 +75,9 @@ pub struct InputArgs {
     #[arg(long, value_enum, default_value = "lines")]
     format: Format,
     /// csv, ndjson, parquet: a column of ids, and their kind unless it is --id-kind; repeatable.
-    /// Several kinds as in --id-kind: oaid=md5,oaid. In csv files without a header row, columns have
-    /// numbers, from 1: 3=idfa. For ndjson and parquet, device.idfa selects a nested member; a dot
-    /// in a name is written \\.
+    /// Several kinds as in --id-kind: oaid=md5,oaid. In csv files without a header row, columns
+    /// have numbers, from 1: 3=idfa. For ndjson and parquet, device.idfa selects a nested member; a
+    /// dot in a name is written \\.
     #[arg(long = "column", value_name = "NAME[=KIND[,KIND]]")]
     columns: Vec<ColumnArg>,
     /// csv: separator of cells

@@ -425,7 +425,8 @@ mod tests {
         assert!(expand(&[folder.path().join("b*.txt").into()]).is_err());
     }
 
-    /// What a pattern finds in the folders of jobs that write there, without the folder's path.
+    /// Files that a pattern finds in the folders of jobs that write there, without the folder's
+    /// path.
     #[test]
     fn patterns_leave_out_files_of_programs() {
         let folder = tempfile::tempdir().unwrap();

@@ -188,8 +188,8 @@ impl<'a> Parser<'a> {
         let mut rest = bytes;
 
         loop {
-            // Nearly every line of such a list: nothing to trim or to tell apart, and the block counts
-            // these together.
+            // Nearly every line of such a list: nothing to trim or to tell apart, and the block
+            // counts these together.
             if is_list_of_md5s
                 && let Some((key, after)) = lines::first_digest(rest)
                 && self.input.keys.usable(key).is_ok()

@@ -91,7 +91,7 @@ pub struct Lookalikes {
     pub usable: u64,
     /// Those that look like something else.
     pub count: u64,
-    /// What they look like, with the number of each, the most frequent first.
+    /// Their looks, with the number of each, the most frequent first.
     looks: Vec<(Look, u64)>,
 }
 

@@ -23,8 +23,8 @@ use crate::platform::IdReader;
 /// Largest batch, in ids.
 const MAX_IDS: usize = 10_000;
 /// Ids of a batch that are checked at a time. Other requests of the worker are answered between
-/// slices, as a whole batch may cost a hundred times as much as one of them. None is refused for its
-/// queueing delay: a refusal costs as much as an answer.
+/// slices, as a whole batch may cost a hundred times as much as one of them. None is refused for
+/// its queueing delay: a refusal costs as much as an answer.
 const SLICE: usize = 256;
 /// Size of 10,000 ids of the longest kind in JSON. It overrides a smaller `server.max_body`.
 const MAX_BATCH_BODY: usize = 2 << 20;

@@ -24,7 +24,7 @@ pub fn key(number: u8) -> DeviceKey {
     DeviceKey::from_bytes(bytes)
 }
 
-/// What the world knows of the audience.
+/// State of the audience, as the world has seen it in the bucket.
 #[derive(Default)]
 pub struct Known {
     pub history: History,

@@ -93,7 +93,7 @@ pub const DEMAND: [f64; 24] = [
     0.78, 0.82, 0.88, 0.95, 1.00, 0.98, 0.88, 0.72,
 ];
 
-/// What a day is of.
+/// Size and length of a day.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub seed: u64,
@@ -118,7 +118,7 @@ impl Plan {
     }
 }
 
-/// What happened at a time of the day.
+/// An event of the day, for the report.
 pub struct Event {
     pub at: Duration,
     pub what: String,
@@ -598,7 +598,7 @@ impl Day {
         minute
     }
 
-    /// What was measured, in times of the day.
+    /// Measurements, in times of the day.
     fn measured(&self, minutes: Vec<Minute>) -> Measured {
         let mut records = Vec::new();
         for record in self.records.records.lock().drain(..) {

@@ -22,7 +22,7 @@ pub enum Kind {
     Lift,
 }
 
-/// What a process intends with the record that it creates.
+/// Change that a process makes with the record that it creates.
 #[derive(Debug)]
 pub enum Intent {
     /// The changes of keys. The last change of each counts.
@@ -190,7 +190,7 @@ impl History {
         keys
     }
 
-    /// What the appends after a generation's build decide of keys, up to a record.
+    /// Membership of the keys that were appended after a generation's build, up to a record.
     pub fn decided(&self, generation: u64, through: u64) -> BTreeMap<u8, bool> {
         let after = self.generations.get(&generation).map_or(0, |it| it.through);
         let mut decided = BTreeMap::new();

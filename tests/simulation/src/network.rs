@@ -21,7 +21,7 @@ pub enum Answer {
     Refused,
 }
 
-/// What happens to a request.
+/// Fate of a request: its effect and its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Fate {
     /// Time until it takes effect; `None` if it never arrives.

@@ -131,13 +131,13 @@ impl Pod {
     ///
     /// # Errors
     ///
-    /// What it answers, and what it might.
+    /// A text with its answer, and with the allowed one.
     pub fn check(&self, ledger: &Ledger) -> Result<(), String> {
         let Some(serving) = self.serving.borrow().clone() else {
             return Ok(());
         };
         let catalog = serving.load_full();
-        // What it might answer once, it may answer later.
+        // An answer that was allowed once stays allowed.
         let address = Arc::as_ptr(&catalog) as usize;
         if self.checked.replace(address) == address {
             return Ok(());
@@ -202,7 +202,7 @@ impl Pod {
     ///
     /// # Errors
     ///
-    /// What it has.
+    /// A text with the record that it has.
     pub fn check_newest(&self, ledger: &Ledger) -> Result<(), String> {
         let Some(serving) = self.serving.borrow().clone() else {
             return Err("does not run".to_owned());
@@ -242,7 +242,7 @@ fn new_folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// What a snapshot answers.
+/// Answers of a snapshot to all keys of the model.
 struct Answers {
     generation: u64,
     record: u64,

@@ -137,7 +137,7 @@ impl Future for Run {
 }
 
 impl Drop for Run {
-    /// What ends with the process may still read its clocks.
+    /// Its tasks may read its clocks until they are dropped.
     fn drop(&mut self) {
         let enclosing = clock::set(Some(self.machine.clocks()));
         self.work = Box::pin(std::future::ready(()));

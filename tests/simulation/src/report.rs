@@ -340,7 +340,7 @@ fn add_dollars(report: &mut String, day: &Measured) {
     add_poll(report, day);
 }
 
-/// What a poll costs: the requests of pods, without those of chunks.
+/// Costs of a poll: the requests of pods, without those of chunks.
 fn add_poll(report: &mut String, day: &Measured) {
     let all = day_minutes(day);
     let mut gets = 0;

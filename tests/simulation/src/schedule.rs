@@ -2,8 +2,8 @@
 //!
 //! The runtime has one thread and a paused clock. The clock moves only when every task waits and no
 //! blocking work runs. So an event happens in a world at rest, and everything that follows from it
-//! happens before the next one. Events of one time are ordered by their names, not by their arrival:
-//! blocking work ends in any order.
+//! happens before the next one. Events of one time are ordered by their names, not by their
+//! arrival: blocking work ends in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

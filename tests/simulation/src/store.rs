@@ -2,8 +2,8 @@
 //!
 //! A request is sent, takes effect at the bucket, and is answered: two events. Between them the
 //! process may die, and the request goes on. Faults are those that clouds and networks have: see
-//! [`Fate`](crate::network::Fate). The bucket itself is what S3 and the others promise: a create wins once, and a read
-//! that begins after a write sees it.
+//! [`Fate`](crate::network::Fate). The bucket itself is what S3 and the others promise: a create
+//! wins once, and a read that begins after a write sees it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ use crate::process::EPOCH;
 
 const STORE: &str = "simulated";
 
-/// What a process is doing, for whoever watches the bucket.
+/// The present work of a process, for the watch of the bucket.
 pub type Work = Arc<dyn std::any::Any + Send + Sync>;
 
 /// Looks at each change of a bucket, when it takes effect.
@@ -174,7 +174,7 @@ pub struct Client {
     pub bucket: Arc<Bucket>,
     /// Name of the process.
     pub actor: Arc<str>,
-    /// What the process is doing.
+    /// The present work of the process.
     work: Arc<Mutex<Option<Work>>>,
     distance: Distance,
     /// Counts what it asks for.

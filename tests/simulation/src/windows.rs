@@ -1,8 +1,8 @@
 //! Windows of the writer: owners and standbys over one store, and clients that send events.
 //!
-//! Processes are killed, stopped for a while, cut off from the store, and stopped cleanly. Disks are
-//! lost. Puts fail, arrive late, and lose their answers. After each step, what was acknowledged is
-//! compared with a model:
+//! Processes are killed, stopped for a while, cut off from the store, and stopped cleanly. Disks
+//! are lost. Puts fail, arrive late, and lose their answers. After each step, what was acknowledged
+//! is compared with a model:
 //!
 //! - `store`: no acknowledged event is lost, and of equal events exactly one is new;
 //! - `disk`: so it is, but for events that only the disk of an owner had when the window went on

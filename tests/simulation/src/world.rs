@@ -73,7 +73,7 @@ async fn live(seed: u64, keeps_trace: bool) -> Outcome {
     chaos.abort();
     scaling.abort();
 
-    // What was written is found, without help of a further write.
+    // The newest record is found, without help of a further write.
     world.calm();
     world.end_jobs();
     world.run_last(Last::Mirror);
@@ -109,7 +109,7 @@ struct RunningJob {
     starts: u64,
 }
 
-/// What runs without faults.
+/// Jobs that run without faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
     /// A mirror.
@@ -239,8 +239,8 @@ impl World {
         }
     }
 
-    /// Runs pods for some hours, and none for the rest of the day. An hour of a pod takes as long to
-    /// simulate as a day of the jobs.
+    /// Runs pods for some hours, and none for the rest of the day. An hour of a pod takes as long
+    /// to simulate as a day of the jobs.
     async fn scale(self: Rc<Self>) {
         let mut random = Random::named(self.seed, "scaling");
         loop {

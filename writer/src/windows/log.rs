@@ -3,7 +3,8 @@
 //! Segments are removed some time after a table has replaced them. So a missing segment n + 1 shows
 //! that n is the newest only if n was known to be the newest a short time ago, and so does a segment
 //! n + 1 that was created. After a longer time, such as that of a process which was stopped, the
-//! segments are listed. A virtual machine that was suspended knows of it once its wall clock is set.
+//! segments are listed. A virtual machine that was suspended knows of it once its wall clock is
+//! set.
 
 use std::time::Duration;
 

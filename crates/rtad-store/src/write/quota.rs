@@ -171,8 +171,8 @@ impl Quota {
         Ok(0)
     }
 
-    /// Refuses a store that has lost the newest known record: who starts would be granted again what
-    /// was granted since.
+    /// Refuses a store that has lost the newest known record: who starts would be granted again
+    /// what was granted since.
     async fn check_newest(&self) -> Result<(), StoreError> {
         // In the folder under a lost mount, each machine would begin anew.
         self.store.store().refuse_empty_caps().await?;

@@ -1,7 +1,7 @@
 //! Owners and standbys: kills of owners and their disks under load, pauses, stops, copies of disks.
 //!
-//! `OWNER_KILLS` sets the number of kills of each place and durability, `OWNER_STOPS` that of stops.
-//! Each test prints its figures.
+//! `OWNER_KILLS` sets the number of kills of each place and durability, `OWNER_STOPS` that of
+//! stops. Each test prints its figures.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -26,8 +26,8 @@ const CLIENTS: u64 = 20;
 const BATCH: u64 = 250;
 /// Time from a batch of a client to its next one.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// Time before a kill whose events may be lost with `"disk"`, as run-a-writer.md states it. A single
-/// kill runs beside other tests: a busy machine adds to it.
+/// Time before a kill whose events may be lost with `"disk"`, as run-a-writer.md states it. A
+/// single kill runs beside other tests: a busy machine adds to it.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 const BUSY_MOMENT: Duration = Duration::from_secs(4);
 
