@@ -58,7 +58,7 @@ pub(crate) fn check_csv(body: &[u8]) {
         let cells = CellSyntax {
             has_header,
             delimiter: b',',
-            has_escapes: true,
+            escape: Some(b'\\'),
         };
         check_input(Layout::Csv { columns, cells }, body);
     }

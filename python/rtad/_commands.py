@@ -33,13 +33,12 @@ def build(
 
     `source` has the rows: a column of ids, a table, a stream of tables, or an iterator over any of
     these or over ids. It is read once, in this thread, and a batch at a time. Instead of it,
-    `files` has paths, patterns and URLs, whose `format` is lines, csv, csv-escaped, ndjson or
-    parquet.
+    `files` has paths, patterns and URLs, whose `format` is lines, csv, ndjson or parquet.
 
     `kind` is that of the ids. `columns` names those of a table: "idfa", ["idfa", "oaid"], or with
     kinds {"idfa": "idfa", "device_md5": "md5"}. "device.imei" is the member imei of the struct
     column device, unless a column has this whole name. `value` names the column of the devices'
-    values. With `format="csv"`, numbers are columns of files without a header: {3: "idfa"}.
+    values. `format="csv", no_header=True` reads files without a header, by numbers: {3: "idfa"}.
 
     Every other flag of the command is an argument: `fpr=1e-5` is --fpr 1e-5, `dry_run=True` is
     --dry-run. A failed build publishes nothing and raises `rtad.Error`; so do malformed rows over

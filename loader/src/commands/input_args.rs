@@ -20,9 +20,6 @@ enum Format {
     Lines,
     /// Rows of cells; ids in the columns named by --column
     Csv,
-    /// The same with a backslash before characters that are part of a cell, as Hive, ClickHouse,
-    /// MySQL, Redshift and Spark write them
-    CsvEscaped,
     /// One JSON object per line; ids in the members named by --column
     Ndjson,
     /// Row groups of columns; only those named by --column are read
@@ -75,14 +72,21 @@ pub struct InputArgs {
     #[arg(long, value_enum, default_value = "lines")]
     format: Format,
     /// csv, ndjson, parquet: a column of ids, and their kind unless it is --id-kind; repeatable.
-    /// Several kinds as in --id-kind: oaid=md5,oaid. In csv files without a header row, columns
-    /// have numbers, from 1: 3=idfa. For ndjson and parquet, device.idfa selects a nested member; a
-    /// dot in a name is written \\.
+    /// Several kinds as in --id-kind: oaid=md5,oaid. For ndjson and parquet, device.idfa selects a
+    /// nested member; a dot in a name is written \\.
     #[arg(long = "column", value_name = "NAME[=KIND[,KIND]]")]
     columns: Vec<ColumnArg>,
+    /// csv: the files have no header row; --column and --value have the number of a column, counted
+    /// from 1: --column 3=idfa
+    #[arg(long)]
+    no_header: bool,
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
+    /// csv: character before one that is part of a cell: '\' for Hive, ClickHouse, MySQL, Redshift
+    /// and Spark. Without it, such rows are malformed
+    #[arg(long, value_name = "CHAR", value_parser = parse_escape)]
+    escape: Option<u8>,
     /// Case of the ids before md5, instead of the kind's canonical case: as-is, lower, upper, all
     /// (all adds one key per spelling)
     #[arg(long)]
@@ -106,15 +110,13 @@ pub enum InputArgsError {
     ColumnOfLines,
     #[error("--value requires --format csv, ndjson or parquet")]
     ValueOfLines,
-    #[error("{flag} {name:?}: expected the {expected} of a column, as in --column {other}")]
-    NamesAndNumbers {
-        flag: &'static str,
-        name: String,
-        expected: &'static str,
-        other: String,
-    },
-    #[error("{flag} \"0\": expected the number of a column, counted from 1")]
-    NumberZero { flag: &'static str },
+    #[error("--no-header requires --format csv: other formats have no header row")]
+    NoHeaderOfFormat,
+    #[error(
+        "{flag} {name:?}: with --no-header, expected the number of a column, counted from 1, as in \
+         {flag} 3"
+    )]
+    NotANumber { flag: &'static str, name: String },
     #[error(
         "--value does not go with --case all, nor with idfa or gaid beside oaid or openid in one \
          column: an id with several keys would have several values"
@@ -135,6 +137,9 @@ impl InputArgs {
 
     /// Resolves the flags and `inputs`.
     pub fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
+        if self.no_header && (self.batches.is_some() || !matches!(self.format, Format::Csv)) {
+            return Err(InputArgsError::NoHeaderOfFormat.into());
+        }
         if let Some(batches) = &self.batches {
             return Ok(self.input_of(
                 vec![Source::Batches(batches.clone())],
@@ -151,18 +156,14 @@ impl InputArgs {
             Format::Lines => Layout::Lines {
                 kinds: self.id_kind.clone(),
             },
-            Format::Csv | Format::CsvEscaped => {
-                let columns = self.columns("csv")?;
-                for column in &columns {
-                    check_csv_name("--column", &column.name, &columns)?;
-                }
-                let cells = CellSyntax {
-                    has_header: column_index(&columns[0].name).is_none(),
+            Format::Csv => Layout::Csv {
+                columns: self.columns("csv")?,
+                cells: CellSyntax {
+                    has_header: !self.no_header,
                     delimiter: self.delimiter,
-                    has_escapes: matches!(self.format, Format::CsvEscaped),
-                };
-                Layout::Csv { columns, cells }
-            }
+                    escape: self.escape,
+                },
+            },
             Format::Ndjson => Layout::Ndjson {
                 columns: self.columns("ndjson")?,
             },
@@ -201,10 +202,7 @@ impl InputArgs {
         if self.case == Some(Case::All) || has_two_keys {
             return Err(InputArgsError::ValueOfCases.into());
         }
-        if let Layout::Csv { columns, .. } = &input.layout {
-            check_csv_name("--value", name, columns)?;
-        }
-
+        self.check_name("--value", name)?;
         let value = Column {
             name: name.to_owned(),
             kinds: self.id_kind.clone(),
@@ -235,6 +233,7 @@ impl InputArgs {
         }
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
+            self.check_name("--column", &column.name)?;
             columns.push(Column {
                 name: column.name.clone(),
                 kinds: column.kinds.as_ref().unwrap_or(&self.id_kind).clone(),
@@ -242,30 +241,22 @@ impl InputArgs {
         }
         Ok(columns)
     }
+
+    /// Refuses a name where there are none.
+    fn check_name(&self, flag: &'static str, name: &str) -> Result<(), InputArgsError> {
+        if self.no_header && column_index(name).is_none() {
+            let name = name.to_owned();
+            return Err(InputArgsError::NotANumber { flag, name });
+        }
+        Ok(())
+    }
 }
 
-/// Refuses a name beside the number of the first column, and a number beside its name: a file has a
-/// header row or none.
-fn check_csv_name(
-    flag: &'static str,
-    name: &str,
-    columns: &[Column],
-) -> Result<(), InputArgsError> {
-    if name == "0" {
-        return Err(InputArgsError::NumberZero { flag });
+fn parse_escape(text: &str) -> Result<u8, &'static str> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii_punctuation() && *byte != b'"' => Ok(*byte),
+        _ => Err("accepted: one ASCII punctuation character other than a quote, as in '\\'"),
     }
-
-    let other = &columns[0].name;
-    let is_numbered = column_index(other).is_some();
-    if column_index(name).is_some() != is_numbered {
-        return Err(InputArgsError::NamesAndNumbers {
-            flag,
-            name: name.to_owned(),
-            expected: if is_numbered { "number" } else { "name" },
-            other: other.clone(),
-        });
-    }
-    Ok(())
 }
 
 fn parse_delimiter(text: &str) -> Result<u8, &'static str> {

@@ -169,8 +169,8 @@ impl Table<'_> {
         // Counted back from the end of the row: the reader skips empty lines before it.
         let inner = memchr::memchr_iter(b'\n', row.as_slice()).count() as u64;
         let line = (reader.position().line() + hidden_before).saturating_sub(1 + inner);
-        if self.syntax.has_escapes {
-            let hidden = escapes::hidden_line_ends(row.as_slice());
+        if let Some(escape) = self.syntax.escape {
+            let hidden = escapes::hidden_line_ends(row.as_slice(), escape);
             position.hidden_line_ends.set(hidden_before + hidden);
         }
         if position.ended.get() {
@@ -251,11 +251,13 @@ fn read_rows<R: Read>(
                 None => Some(0),
             };
             for (column, index) in form.ids.iter().enumerate() {
-                let mut cell = &record[*index];
-                if syntax.has_escapes && cell.contains(&escapes::ESCAPE) {
-                    escapes::decode(cell, delimiter, &mut decoded);
-                    cell = &decoded;
-                }
+                let cell = match syntax.escape {
+                    Some(escape) if record[*index].contains(&escape) => {
+                        escapes::decode(&record[*index], escape, delimiter, &mut decoded);
+                        &decoded[..]
+                    }
+                    _ => &record[*index],
+                };
                 cells.add(line, column, cell, value);
             }
             cells.end_row();
@@ -333,8 +335,8 @@ fn add_bad_lines(
     let row = row.iter().collect::<Vec<_>>().join(&syntax.delimiter);
     for (number, text) in (line..).zip(row.split(|byte| *byte == b'\n')) {
         let mut text = text.to_vec();
-        if syntax.has_escapes {
-            escapes::reveal(&mut text, syntax.delimiter);
+        if let Some(escape) = syntax.escape {
+            escapes::reveal(&mut text, escape, syntax.delimiter);
         }
         cells.add_bad_row(number, reason, &text);
     }
@@ -385,12 +387,13 @@ fn name_columns(
     columns: &[Column],
 ) -> Result<Vec<usize>, InputError> {
     let mut indexes = find_columns(name, first, columns);
-    if let Err(InputError::Column { found, .. }) = &mut indexes {
+    if let Err(InputError::Column { column, found, .. }) = &mut indexes {
         let mut cells = first.iter();
         let id = cells.position(|cell| could_be_id(&String::from_utf8_lossy(trim(cell))));
-        if let Some(index) = id {
+        let index = id.or_else(|| column_index(column));
+        if let Some(index) = index {
             let number = index + 1;
-            *found += &format!("; without a header row: --column {number}");
+            *found += &format!("; without a header row: --no-header --column {number}");
         }
     }
     indexes

@@ -97,7 +97,8 @@ pub enum InputError {
         found: String,
     },
     #[error(
-        "input {input}: has no column {column}: its first row has {cells} cells, counted from 1"
+        "input {input}: has no column {column}: its first row has {cells} cells, which --no-header \
+         counts from 1"
     )]
     ColumnNumber {
         input: String,

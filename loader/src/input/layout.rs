@@ -15,11 +15,11 @@ pub struct Column {
 /// Syntax of CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellSyntax {
-    /// Whether the first row has the names of the columns; without it, they have numbers.
+    /// Whether the first row has the names of the columns. Their names are numbers without it.
     pub has_header: bool,
     pub delimiter: u8,
-    /// Whether a backslash may stand before a character that is part of a cell.
-    pub has_escapes: bool,
+    /// Character before one that is part of a cell.
+    pub escape: Option<u8>,
 }
 
 impl CellSyntax {
@@ -28,7 +28,7 @@ impl CellSyntax {
     /// and quotes, without escapes.
     pub const fn has_quotes(self) -> bool {
         // Spark quotes cells that have a tab or a line end: these rows are malformed then.
-        let is_tab_of_spreadsheet = self.delimiter == b'\t' && !self.has_escapes;
+        let is_tab_of_spreadsheet = self.delimiter == b'\t' && self.escape.is_none();
         is_tab_of_spreadsheet || !self.delimiter.is_ascii_control()
     }
 }

@@ -326,33 +326,39 @@ fn mistakes_in_inputs_and_columns_are_named() {
             "--format parquet needs --column",
         ),
         ("--column id {}/ids", 2, "--column requires --format csv"),
+        ("--no-header {}/ids", 2, "--no-header requires --format csv"),
         (
-            "--format csv --column 1 --column b {}/a.csv",
+            "--no-header --format ndjson --column 1 {}/ids",
             2,
-            "--column \"b\": expected the number of a column, as in --column 1",
+            "--no-header requires --format csv",
         ),
         (
-            "--format csv --column a --column 2 {}/a.csv",
+            "--no-header --format csv {}/ids",
             2,
-            "--column \"2\": expected the name of a column, as in --column a",
+            "--format csv needs --column",
         ),
         (
-            "--format csv --column 0 {}/a.csv",
+            "--no-header --format csv --column a {}/a.csv",
             2,
-            "--column \"0\": expected the number of a column, counted from 1",
+            "--column \"a\": with --no-header, expected the number of a column",
         ),
         (
-            "--format csv --column 1 --filter ribbon --value b {}/a.csv",
+            "--no-header --format csv --column 0 {}/a.csv",
             2,
-            "--value \"b\": expected the number of a column",
+            "--column \"0\": with --no-header",
         ),
         (
-            "--format csv --column a --filter ribbon --value 2 {}/a.csv",
+            "--no-header --format csv --column +1 {}/a.csv",
             2,
-            "--value \"2\": expected the name of a column",
+            "--column \"+1\": with --no-header",
         ),
         (
-            "--format csv --column 1 --filter ribbon --value 3 {}/a.csv",
+            "--no-header --format csv --column 1 --filter ribbon --value a {}/a.csv",
+            2,
+            "--value \"a\": with --no-header",
+        ),
+        (
+            "--no-header --format csv --column 1 --filter ribbon --value 3 {}/a.csv",
             3,
             "a.csv: has no column 3: its first row has 2 cells",
         ),
@@ -421,7 +427,8 @@ fn escaped_line_ends_count_as_lines_of_rejects() {
         format!("{good}|a\\\nb\\\nc\nbad\\\\|\n{good}|\\\nd\nworse\\||\\\n|x\n"),
     );
     let dry = "build --store {}/s --audience a --dry-run --json --max-reject-ratio 1 \
-               --rejects {}/rejects --format csv-escaped --delimiter | --column 1 {}/dump";
+               --rejects {}/rejects --format csv --no-header --delimiter | --escape \\ --column 1 \
+               {}/dump";
     run(&sandbox, dry).unwrap();
     assert_eq!(
         rejects(&sandbox),

@@ -237,12 +237,14 @@ def test_files_are_those_of_the_command_line(rtad, tmp_path):
 def test_columns_of_files_without_a_header_have_numbers(rtad, tmp_path):
     rows = [f"{row % 16}\x01{one}\n" for row, one in enumerate(synth(100))]
     (tmp_path / "part-0").write_text("".join(rows))
-    flags = {"files": tmp_path / "part-0", "format": "csv", "delimiter": "\x01"}
+    flags = {"files": tmp_path / "part-0", "format": "csv", "no_header": True, "delimiter": "\x01"}
     for columns in (2, "2", [2], {2: "md5"}):
         report = rtad.build(
             str(tmp_path / "s"), "users", columns=columns, value=1, filter="ribbon", **flags
         )
         assert (report["keys"], report["columns"][0]["name"]) == (100, "2")
+    with pytest.raises(rtad.Error, match="^no_header=True requires format csv"):
+        rtad.build(str(tmp_path / "s"), "users", synth(3), no_header=True)
 
 
 def test_append_remove_and_rollback(rtad, tmp_path):

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use super::super::layout::CellSyntax;
 use super::super::open::Opened;
-use super::escapes::{ESCAPE, HIDDEN_DELIMITER, HIDDEN_LINE_END, HIDDEN_QUOTE};
+use super::escapes::{HIDDEN_DELIMITER, HIDDEN_LINE_END, HIDDEN_QUOTE};
 
 /// Longer than any real row. Memory for a row is a small multiple of this.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
@@ -56,16 +56,16 @@ impl<R: Read> Read for Bounded<'_, R> {
 pub struct Escaped<'a> {
     pub inner: &'a mut Opened,
     pub syntax: CellSyntax,
-    /// The last byte was a backslash that is not escaped.
+    /// The last byte was the escape character.
     pub follows_escape: bool,
 }
 
 impl Read for Escaped<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        if !self.syntax.has_escapes {
+        let Some(escape) = self.syntax.escape else {
             return Ok(count);
-        }
+        };
         for byte in &mut buffer[..count] {
             if std::mem::take(&mut self.follows_escape) {
                 if *byte == self.syntax.delimiter {
@@ -76,7 +76,7 @@ impl Read for Escaped<'_> {
                     *byte = HIDDEN_LINE_END;
                 }
             } else {
-                self.follows_escape = *byte == ESCAPE;
+                self.follows_escape = *byte == escape;
             }
         }
         Ok(count)

@@ -6,11 +6,11 @@ use testkit::sandbox::{ids, lines};
 use super::{CSV, Case, all, each, joined, many_md5s, md5s, read, refused, some};
 use crate::support::gzip;
 
-const ESCAPED: &str = "--format csv-escaped --column id";
+const ESCAPED: &str = "--format csv --column id --escape \\";
 const IDFA: &str = "--format csv --column idfa=idfa";
-const SECOND: &str = "--format csv --column 2";
-const TSV: &str = "--format csv-escaped --column 2 --delimiter tab";
-const HIVE: &str = "--format csv --column 2 --delimiter \u{1}";
+const SECOND: &str = "--format csv --no-header --column 2";
+const TSV: &str = "--format csv --no-header --column 2 --delimiter tab --escape \\";
+const HIVE: &str = "--format csv --no-header --column 2 --delimiter \u{1}";
 
 pub fn cases() -> Vec<Case> {
     [
@@ -156,8 +156,8 @@ fn escapes() -> Vec<Case> {
     let md5s = md5s();
     let escaped = |text: &str| text.replace(':', "\\:").replace('-', "\\-");
     let rows = |row: &str| each(&md5s, row);
-    let mac = "--format csv-escaped --column mac=mac";
-    let redshift = "--format csv-escaped --delimiter | --column 2";
+    let mac = "--format csv --escape \\ --column mac=mac";
+    let redshift = "--format csv --no-header --escape \\ --delimiter | --column 2";
     vec![
         read(
             "csv, escaped separators in ids, as by Hive",
@@ -170,7 +170,7 @@ fn escapes() -> Vec<Case> {
             escaped(&format!("mac:n\n{}", each(&macs, "ID;1\n")))
                 .replace("mac\\:n", "mac:n")
                 .replace(';', ":"),
-            "--format csv-escaped --delimiter : --column mac=mac",
+            "--format csv --escape \\ --delimiter : --column mac=mac",
             all(100),
         ),
         read(
@@ -248,7 +248,7 @@ fn no_headers() -> Vec<Case> {
         read(
             "csv, two columns by their numbers",
             rows("ID,1,ID\n"),
-            "--format csv --column 3 --column 1=md5",
+            "--format csv --no-header --column 3 --column 1=md5",
             some(100, 100).values(200),
         ),
         read(
@@ -272,7 +272,7 @@ fn no_headers() -> Vec<Case> {
         refused(
             "csv, no header, another column's number",
             rows("no id,ID\n"),
-            "--format csv --column 1",
+            "--format csv --no-header --column 1",
             "no usable id in 100 rows",
         ),
         refused(
@@ -403,7 +403,13 @@ fn headers() -> Vec<Case> {
             "csv without a header, of several columns",
             each(&md5s, "1,ID,\n"),
             CSV,
-            "; without a header row: --column 2",
+            "; without a header row: --no-header --column 2",
+        ),
+        refused(
+            "csv with a number for a column",
+            "when,id\n",
+            "--format csv --column 2",
+            "columns found: when, id; without a header row: --no-header --column 2",
         ),
         refused(
             "csv with a quote open in the header",
